@@ -1,1 +1,5 @@
-//! garm-operator.
+//! A Kubernetes operator for GARM, the runner manager for GitHub Actions.
+//!
+//! The imports go one way: [`api`] (the types we own) is used by all, and uses nobody.
+
+pub mod api;
