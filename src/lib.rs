@@ -3,3 +3,4 @@
 //! The imports go one way: [`api`] (the types we own) is used by all, and uses nobody.
 
 pub mod api;
+pub mod generate;

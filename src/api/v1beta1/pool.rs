@@ -106,7 +106,7 @@ pub struct PoolSpec {
     pub flavor: String,
     /// Operating system of the runners: `linux` or `windows`.
     pub os_type: String,
-    /// Architecture of the runners: `amd64`, `arm64` or `arm`.
+    /// Architecture of the runners, e.g. `amd64` or `arm64`.
     pub os_arch: String,
     /// Labels of the runners; a job runs where all its labels are.
     pub tags: Vec<String>,
