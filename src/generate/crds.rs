@@ -112,9 +112,9 @@ fn roots(crd: &mut CustomResourceDefinition) -> impl Iterator<Item = &mut JSONSc
 fn walk(schema: &mut JSONSchemaProps, change: &mut impl FnMut(&mut JSONSchemaProps)) {
     change(schema);
     if let Some(properties) = schema.properties.as_mut() {
-        properties
-            .values_mut()
-            .for_each(|property| walk(property, change));
+        for property in properties.values_mut() {
+            walk(property, change);
+        }
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = schema.items.as_mut() {
         walk(items, change);
