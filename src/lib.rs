@@ -3,4 +3,5 @@
 //! The imports go one way: [`api`] (the types we own) is used by all, and uses nobody.
 
 pub mod api;
+pub mod config;
 pub mod generate;
