@@ -17,6 +17,7 @@ use url::Url;
 pub use self::{
     listen::Listen,
     problem::{Problem, Problems, Sort},
+    read::parse_bool,
     sources::{Source, Sources, Value, Values},
     timings::Timings,
 };

@@ -41,18 +41,25 @@ pub(super) fn normal(value: &Value) -> String {
         Kind::Bool => boolean(value).map_or_else(|| text.to_owned(), |yes| yes.to_string()),
         Kind::Number => number(value).map_or_else(|| text.to_owned(), |number| number.to_string()),
         Kind::Duration => duration::parse(text).map_or_else(|_| text.to_owned(), duration::format),
-        Kind::Text | Kind::Secret => text.to_owned(),
+        Kind::Text | Kind::File | Kind::Secret => text.to_owned(),
     }
 }
 
-/// Reads a yes or no as Go does. Empty is no, except in a flag.
-fn boolean(value: &Value) -> Option<bool> {
-    match value.text.as_str() {
+/// Reads a yes or no as Go does.
+pub fn parse_bool(text: &str) -> Option<bool> {
+    match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        "" if !matches!(value.source, Source::Flag(_)) => Some(false),
         _ => None,
     }
+}
+
+/// Reads a yes or no. Empty is no, except in a flag.
+fn boolean(value: &Value) -> Option<bool> {
+    if value.text.is_empty() && !matches!(value.source, Source::Flag(_)) {
+        return Some(false);
+    }
+    parse_bool(&value.text)
 }
 
 /// Reads a whole number. Empty is 0, except in a flag. A leading zero is refused: some read it as octal.

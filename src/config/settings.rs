@@ -7,6 +7,8 @@ pub enum Kind {
     Text,
     /// Text that is never shown.
     Secret,
+    /// Path of a file.
+    File,
     /// A yes or no as Go reads it.
     Bool,
     /// A whole number.
@@ -75,13 +77,13 @@ pub const SETTINGS: &[Setting] = &[
         "user the operator logs in to GARM as (required)"),
     setting("garm.password", "garm-password", "GARM_PASSWORD", Kind::Secret, "",
         "password of that user; better kept in the environment or a file (required, or the file)"),
-    setting("garm.passwordFile", "garm-password-file", "GARM_PASSWORD_FILE", Kind::Text, "",
+    setting("garm.passwordFile", "garm-password-file", "GARM_PASSWORD_FILE", Kind::File, "",
         "file that holds the password; read again at each login"),
     setting("garm.init", "garm-init", "GARM_INIT", Kind::Bool, "true",
         "initialise a fresh GARM with that user, password and e-mail address"),
     setting("garm.email", "garm-email", "GARM_EMAIL", Kind::Text, "garm-operator@localhost",
         "e-mail address of the first user of a fresh GARM"),
-    setting("garm.caFile", "garm-ca-file", "GARM_CA_FILE", Kind::Text, "",
+    setting("garm.caFile", "garm-ca-file", "GARM_CA_FILE", Kind::File, "",
         "file with CA certificates (PEM) to trust GARM by, besides those of the system"),
     setting("operator.metricsBindAddress", "operator-metrics-bind-address", "OPERATOR_METRICS_BIND_ADDRESS", Kind::Text, ":8080",
         "address that serves metrics; 0 switches it off"),

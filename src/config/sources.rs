@@ -118,7 +118,7 @@ impl Values {
             let shown = match value.setting.kind {
                 Kind::Secret if value.text.is_empty() => quoted(""),
                 Kind::Secret => quoted("***"),
-                Kind::Text => quoted(&normal(value)),
+                Kind::Text | Kind::File => quoted(&normal(value)),
                 Kind::Bool | Kind::Number | Kind::Duration => normal(value),
             };
             let _ = writeln!(yaml, "  {name}: {shown} # {}", value.source);
