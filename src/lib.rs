@@ -3,4 +3,7 @@
 //! The imports go one way: [`api`] (the types we own) is used by all, and uses nobody.
 
 pub mod api;
+pub mod cli;
+pub mod config;
 pub mod generate;
+pub mod run;
