@@ -4,3 +4,6 @@
 
 pub mod api;
 pub mod generate;
+pub mod runtime;
+pub mod server;
+pub mod telemetry;
