@@ -1,0 +1,270 @@
+//! Connection to the API server: found as `kubectl` finds it, with a deadline on every request, counted.
+
+use std::{
+    path::Path,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use kube::{
+    Client, Config,
+    client::{Body, ClientBuilder},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tower::{BoxError, Layer, Service};
+
+use crate::telemetry::metrics::Metrics;
+
+/// Longest wait for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for the head of an answer; the API server gives up on its side after the same time.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest silence within an answer. Longer than any watch request of ours, which end themselves.
+const READ_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Why there is no connection to an API server.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig that was named does not load.
+    #[error(
+        "the kubeconfig {path} is not usable: {source}; check the path given with --kubeconfig and its current context"
+    )]
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: kube::config::KubeconfigError,
+    },
+    /// There is no configuration at all.
+    #[error(
+        "no cluster to connect to: {0}; run inside a pod with a service account, set KUBECONFIG, or pass --kubeconfig"
+    )]
+    NoCluster(#[source] kube::config::InferConfigError),
+    /// The configuration makes no client, for example because of a bad certificate.
+    #[error("the cluster configuration is not usable: {0}")]
+    Client(#[source] kube::Error),
+}
+
+/// Builds a client from the file `kubeconfig`, or else from `KUBECONFIG`, the default file, or the pod's service account.
+///
+/// Sends nothing yet. Requests are not retried: whoever sends one decides what a failure means.
+pub async fn connect(
+    kubeconfig: Option<&Path>,
+    metrics: &Arc<Metrics>,
+) -> Result<Client, ConnectError> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let broken = |source| ConnectError::Kubeconfig {
+                path: path.display().to_string(),
+                source,
+            };
+            let file = Kubeconfig::read_from(path).map_err(broken)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .map_err(broken)?
+        }
+        None => Config::infer().await.map_err(ConnectError::NoCluster)?,
+    };
+    from_config(config, metrics)
+}
+
+/// Builds a client from a configuration, with our deadlines and counters.
+pub fn from_config(mut config: Config, metrics: &Arc<Metrics>) -> Result<Client, ConnectError> {
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.reset_reader_on_write = true;
+    config.default_retry = false;
+    let host = config
+        .cluster_url
+        .authority()
+        .map_or_else(String::new, ToString::to_string);
+    let metrics = Arc::clone(metrics);
+    let layer = AroundLayer(Arc::new(
+        move |method: &http::Method, answer: Option<&http::StatusCode>, _watch| {
+            // The name that client-go gives to a request without an answer.
+            let code = answer.map_or("<error>", http::StatusCode::as_str);
+            metrics.kube_request(code, method.as_str(), &host);
+        },
+    ));
+    Ok(ClientBuilder::try_from(config)
+        .map_err(ConnectError::Client)?
+        .with_layer(&layer)
+        .build())
+}
+
+/// Gives a client like `client` that calls `accepted` whenever the API server accepts a watch request.
+///
+/// kube's watcher keeps to itself that a quiet watch was renewed, which is how a quiet watch shows that it lives.
+pub(super) fn watched(client: &Client, accepted: impl Fn() + Send + Sync + 'static) -> Client {
+    let layer = AroundLayer(Arc::new(
+        move |_: &http::Method, answer: Option<&http::StatusCode>, watch| {
+            if watch && answer.is_some_and(http::StatusCode::is_success) {
+                accepted();
+            }
+        },
+    ));
+    ClientBuilder::new(Through(client.clone()), client.default_namespace())
+        .with_layer(&layer)
+        .build()
+}
+
+/// Names our kinds that the API server does not serve, of `plurals` in `api_version` (group/version).
+///
+/// Without the CRDs every watch fails; the start-up log says so with [`missing_crds_hint`]. Needs no rights beyond
+/// those that every account has.
+pub async fn missing_crds(
+    client: &Client,
+    api_version: &str,
+    plurals: &[&str],
+) -> kube::Result<Vec<String>> {
+    let served = match client.list_api_group_resources(api_version).await {
+        Ok(list) => list
+            .resources
+            .into_iter()
+            .map(|resource| resource.name)
+            .collect(),
+        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    Ok(absent(plurals, &served))
+}
+
+fn absent(plurals: &[&str], served: &[String]) -> Vec<String> {
+    let missing = plurals
+        .iter()
+        .filter(|plural| !served.iter().any(|name| name == *plural));
+    missing.map(|&plural| plural.to_owned()).collect()
+}
+
+/// Says what to do about missing kinds.
+pub fn missing_crds_hint(missing: &[String]) -> String {
+    format!(
+        "the API server does not serve {}; install the CRDs with `kubectl apply -f crds/`",
+        missing.join(", ")
+    )
+}
+
+/// Called after each request with its method, the status of the answer if there was one, and whether it is a watch.
+type Observer = Arc<dyn Fn(&http::Method, Option<&http::StatusCode>, bool) + Send + Sync>;
+
+#[derive(Clone)]
+struct AroundLayer(Observer);
+
+impl<S> Layer<S> for AroundLayer {
+    type Service = Around<S>;
+
+    fn layer(&self, inner: S) -> Around<S> {
+        Around {
+            inner,
+            observer: Arc::clone(&self.0),
+        }
+    }
+}
+
+/// Puts a deadline on the head of every answer and tells an observer about it.
+#[derive(Clone)]
+struct Around<S> {
+    inner: S,
+    observer: Observer,
+}
+
+impl<S, B> Service<Request<Body>> for Around<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let method = request.method().clone();
+        let watch = is_watch(&request);
+        let observer = Arc::clone(&self.observer);
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
+                Ok(answer) => answer.map_err(Into::into),
+                Err(_) => Err("the API server did not answer within a minute".into()),
+            };
+            observer(
+                &method,
+                answer.as_ref().ok().map(Response::status).as_ref(),
+                watch,
+            );
+            answer
+        })
+    }
+}
+
+/// Makes a service of a client, so that it can be wrapped once more.
+#[derive(Clone)]
+struct Through(Client);
+
+impl Service<Request<Body>> for Through {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = Pin<Box<dyn Future<Output = kube::Result<Response<Body>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<kube::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let client = self.0.clone();
+        Box::pin(async move { client.send(request).await })
+    }
+}
+
+fn is_watch<B>(request: &Request<B>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query
+        .split('&')
+        .any(|pair| matches!(pair, "watch=true" | "watch=1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn names_a_kubeconfig_that_is_not_there() {
+        let error = connect(Some(Path::new("/nonexistent/kubeconfig")), &Arc::default())
+            .await
+            .err()
+            .unwrap();
+        let text = error.to_string();
+        assert!(
+            text.contains("/nonexistent/kubeconfig") && text.contains("--kubeconfig"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn finds_the_kinds_that_are_not_served() {
+        let served = ["pools".to_owned(), "pools/status".to_owned()];
+        assert_eq!(absent(&["images", "pools"], &served), ["images"]);
+        assert_eq!(
+            missing_crds_hint(&["images".to_owned(), "pools".to_owned()]),
+            "the API server does not serve images, pools; install the CRDs with `kubectl apply -f crds/`"
+        );
+    }
+
+    #[test]
+    fn knows_a_watch_by_its_query() {
+        let request = |uri: &str| Request::builder().uri(uri).body(()).unwrap();
+        assert!(is_watch(&request(
+            "/api/v1/secrets?&watch=true&timeoutSeconds=290"
+        )));
+        assert!(!is_watch(&request("/api/v1/secrets?limit=500")));
+        assert!(!is_watch(&request("/api/v1/watch=true")));
+    }
+}
