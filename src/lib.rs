@@ -1,1 +1,3 @@
 //! garm-operator.
+
+pub mod garm;
