@@ -77,6 +77,8 @@ pub mod reasons {
     pub const DUPLICATE_POOL_FOUND: &str = "DuplicatePoolFound";
     /// Another object claims the same object in GARM and comes first.
     pub const NAME_CONFLICT: &str = "NameConflict";
+    /// Another GarmServerConfig is older and gives GARM its settings.
+    pub const SUPERSEDED: &str = "Superseded";
     /// GARM refuses to change an endpoint that has credentials.
     pub const ENDPOINT_IN_USE: &str = "EndpointInUse";
     /// The object is paused by its annotation.

@@ -2,6 +2,8 @@
 
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
+use crate::garm;
+
 use secrecy::SecretString;
 use url::Url;
 
@@ -22,8 +24,11 @@ pub(super) fn config(values: &Values, problems: &mut Vec<Problem>) -> Option<Con
     let (garm, operator) = (garm?, operator?);
     let timings = Timings {
         resync: operator.sync_period,
-        runner_poll: operator.sync_runners_interval,
-        min_idle_runners_age: operator.min_idle_runners_age,
+        garm: garm::Timings {
+            sync_period: operator.sync_period,
+            runners_interval: operator.sync_runners_interval,
+            ..garm::Timings::default()
+        },
         ..Timings::default()
     };
     Some(Config {

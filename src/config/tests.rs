@@ -69,10 +69,11 @@ fn times_of_the_operator_are_in_the_timings() {
         ("operator.syncRunnersInterval", "1m"),
         ("operator.minIdleRunnersAge", "0"),
     ]);
-    let timings = load(&sources).unwrap().config.timings;
+    let config = load(&sources).unwrap().config;
+    let timings = config.timings;
     assert_eq!(timings.resync, Duration::from_secs(30));
-    assert_eq!(timings.runner_poll, Duration::from_secs(60));
-    assert_eq!(timings.min_idle_runners_age, Duration::ZERO);
+    assert_eq!(timings.garm.runners_interval, Duration::from_secs(60));
+    assert_eq!(config.operator.min_idle_runners_age, Duration::ZERO);
 }
 
 #[test]

@@ -19,14 +19,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::api::condition::{Conditions, Truth, find, reasons, types};
+use crate::api::v1beta1::{
+    EntityStatus, GarmServerConfigStatus, GitHubCredentialStatus, GitHubEndpointStatus, PoolStatus, RunnerStatus,
+};
 use crate::api::{event, meta};
 use crate::controllers::Context;
 use crate::domain::lifecycle::{Disposition, disposition};
 use crate::domain::pushed::Pushed;
-use crate::garm;
+use crate::garm::{self, Availability};
 use crate::runtime::ObjectKey;
 use crate::runtime::hub::{Hub, Invalid, Stored};
-use crate::runtime::meta as write_meta;
+use crate::runtime::meta::{self as write_meta, MetaPatch};
+use crate::runtime::status::Written;
 use crate::runtime::worker::Next;
 
 /// A status with conditions.
@@ -36,6 +40,22 @@ pub trait Conditioned {
     /// Replaces the conditions.
     fn set_conditions(&mut self, conditions: Vec<Condition>);
 }
+
+macro_rules! conditioned {
+    ($($status:ident),*) => {$(
+        impl Conditioned for $status {
+            fn conditions(&self) -> &[Condition] {
+                &self.conditions
+            }
+
+            fn set_conditions(&mut self, conditions: Vec<Condition>) {
+                self.conditions = conditions;
+            }
+        }
+    )*};
+}
+
+conditioned!(EntityStatus, GarmServerConfigStatus, GitHubCredentialStatus, GitHubEndpointStatus, PoolStatus, RunnerStatus);
 
 /// What the driver needs of a kind.
 pub trait Object:
@@ -90,6 +110,8 @@ pub enum Verdict {
         /// Which field and what to do.
         message: String,
     },
+    /// What was read is older than what is stored: nothing is written, and the object is looked at again at once.
+    Stale,
     /// A call failed and is tried again with back-off.
     Failed {
         /// Reason of the `Ready` condition.
@@ -110,6 +132,7 @@ impl Verdict {
 
     fn condition(&self) -> (Truth, &'static str, &str) {
         match self {
+            Self::Stale => (Truth::Unknown, reasons::UNKNOWN_REASON, ""),
             Self::Ready => (Truth::True, reasons::RECONCILE_SUCCESS, ""),
             Self::Waiting { reason, message }
             | Self::Pace { reason, message, .. }
@@ -167,6 +190,8 @@ pub struct Effect {
     pub pushed: Option<Pushed>,
     /// The id in GARM changed and has to be stored before anything else is done.
     pub identity: bool,
+    /// The object itself is gone: nothing more is to be written.
+    pub gone: bool,
     /// Normal event to publish: reason and note.
     pub event: Option<(&'static str, String)>,
 }
@@ -209,6 +234,8 @@ pub trait Controller: Send + Sync + 'static {
 
     /// Whether `force-delete` lets a terminating object go at once.
     const FORCE_RELEASES: bool = true;
+    /// Whether an object that is as it should be says `Ready=True`.
+    const SHOWS_READY: bool = true;
     /// Whether the start of a deletion is told as an event.
     const ANNOUNCES_DELETION: bool = true;
 
@@ -238,6 +265,9 @@ pub trait Controller: Send + Sync + 'static {
 
 /// A plan that still has steps after this many rounds is not converging: GARM accepts a change without making it.
 const ROUNDS: usize = 4;
+
+/// How long the watch gets to catch up when an object turns out to have changed meanwhile.
+const STALE: Duration = Duration::from_millis(100);
 
 /// Runs one pass over the object with this key.
 pub async fn reconcile<C: Controller>(controller: &C, key: &ObjectKey) -> Next {
@@ -303,8 +333,8 @@ pub async fn pass<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next
 /// The pass over an object that is neither gone nor paused.
 async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
     let context = controller.context();
-    if let Some((reason, message)) = context.garm.availability().obstacle(C::NEEDS_URLS) {
-        return stand(controller, &object, None, &Verdict::Waiting { reason, message }, None).await;
+    if let Some(verdict) = obstacle(&context.garm.availability(), C::NEEDS_URLS) {
+        return stand(controller, &object, None, &verdict, None).await;
     }
     let object = match ensure_finalizer(controller, object).await {
         Ok(object) => object,
@@ -331,6 +361,20 @@ async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
 struct Applied<C: Controller> {
     object: Arc<C::Object>,
     plan: Plan<C::Step>,
+}
+
+/// What keeps an object of this kind from being worked on, as far as GARM as a whole is concerned.
+fn obstacle(availability: &Availability, needs_urls: bool) -> Option<Verdict> {
+    let reason = match availability {
+        Availability::Ready => return None,
+        Availability::UrlsRequired if !needs_urls => return None,
+        Availability::UrlsRequired => reasons::WAITING_FOR_CONTROLLER_URLS,
+        _ => reasons::WAITING_FOR_GARM,
+    };
+    Some(Verdict::Waiting {
+        reason,
+        message: availability.message(),
+    })
 }
 
 /// Plans and executes until a plan is empty, then remembers what was pushed.
@@ -361,6 +405,9 @@ async fn apply<C: Controller>(
                         context
                             .publish::<C::Object>(C::COMPONENT, object.meta(), EventType::Normal, reason, "Reconcile", note)
                             .await;
+                    }
+                    if effect.gone {
+                        return Err(Next::Done);
                     }
                     if effect.pushed.is_some() {
                         memory = effect.pushed;
@@ -403,9 +450,13 @@ async fn remember<C: Controller>(controller: &C, object: Arc<C::Object>, memory:
     let time = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
     let pushed = (*memory != Pushed::default()).then(|| memory.render());
     let annotations = [(meta::LAST_SYNC_TIME, Some(time.as_str())), (meta::PUSHED, pushed.as_deref())];
+    let change = MetaPatch {
+        annotations: &annotations,
+        ..MetaPatch::default()
+    };
     let api = controller.context().api::<C::Object>(object.meta());
-    match write_meta::patch_annotations(&api, &object.name_any(), &annotations).await {
-        Ok(stored) => Ok(offer(controller, stored)),
+    match write_meta::patch_metadata(&api, &object.name_any(), &change).await {
+        Ok(stored) => Ok(offer(controller, &object, stored)),
         Err(error) => Err(kube_failure::<C>(&object, "writing annotations", &error)),
     }
 }
@@ -420,7 +471,7 @@ async fn ensure_finalizer<C: Controller>(controller: &C, object: Arc<C::Object>)
     }
     let api = controller.context().api::<C::Object>(object.meta());
     match write_meta::add_finalizer(&api, object.meta(), finalizer).await {
-        Ok(stored) => Ok(offer(controller, stored)),
+        Ok(stored) => Ok(offer(controller, &object, stored)),
         Err(error) => Err(kube_failure::<C>(&object, "adding the finalizer", &error)),
     }
 }
@@ -446,6 +497,9 @@ async fn stand<C: Controller>(
     wake: Option<Duration>,
 ) -> Next {
     let context = controller.context();
+    if *verdict == Verdict::Stale {
+        return Next::After(STALE);
+    }
     let status = render(controller, &**object, observed, verdict);
     let repeated = same_ready(object.status(), &status);
     if let Err(next) = write_status(controller, object, &status).await {
@@ -484,7 +538,11 @@ fn render<C: Controller>(
         None => object.status().cloned().unwrap_or_default(),
     };
     let (truth, reason, message) = verdict.condition();
-    conditions.set(types::READY, truth, reason, message);
+    if *verdict == Verdict::Ready && !C::SHOWS_READY {
+        conditions.remove(types::READY);
+    } else {
+        conditions.set(types::READY, truth, reason, message);
+    }
     status.set_conditions(conditions.into_vec());
     status
 }
@@ -513,14 +571,20 @@ async fn write_status<C: Controller>(
     let context = controller.context();
     let api = context.api::<C::Object>(object.meta());
     match context.status.write(&api, object.meta(), object.status(), status).await {
-        Ok(Some(stored)) => Ok(offer(controller, stored)),
-        Ok(None) => Ok(object.clone()),
+        Ok(Written::Unchanged) => Ok(object.clone()),
+        Ok(Written::Sent) => {
+            let mut stored = (**object).clone();
+            *stored.status_mut() = Some(status.clone());
+            Ok(Arc::new(stored))
+        }
         Err(error) => Err(kube_failure::<C>(object, "writing the status", &error)),
     }
 }
 
 /// Shows our own write to the store at once, so that no later pass decides on the object as it was before.
-fn offer<C: Controller>(controller: &C, stored: C::Object) -> Arc<C::Object> {
+fn offer<C: Controller>(controller: &C, object: &C::Object, metadata: ObjectMeta) -> Arc<C::Object> {
+    let mut stored = object.clone();
+    *stored.meta_mut() = metadata;
     let stored = Arc::new(stored);
     controller.hub().offer(stored.clone());
     stored
@@ -533,7 +597,7 @@ fn kube_failure<C: Controller>(object: &C::Object, what: &str, error: &kube::Err
         kube::Error::Api(status) if status.code == 404 => Next::Done,
         kube::Error::Api(status) if status.code == 409 => {
             tracing::debug!(%object, kind = C::NAME, what, "object changed meanwhile");
-            Next::After(Duration::from_millis(50))
+            Next::After(STALE)
         }
         _ => {
             tracing::warn!(%object, kind = C::NAME, error = %error, "{what} failed");
@@ -546,7 +610,3 @@ fn retry(error: String) -> Next {
     Next::Retry { error }
 }
 
-/// The metadata of an object of unknown kind, as events need it.
-pub fn metadata<K: Resource>(object: &K) -> &ObjectMeta {
-    object.meta()
-}

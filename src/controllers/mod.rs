@@ -1,5 +1,6 @@
 //! The reconcilers: one folder per kind, always the same five files — `mod` (the names), `observe`, `plan`, `apply`, `status`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::EventType;
 use kube::{Api, Resource};
 
@@ -89,8 +91,8 @@ pub struct Context {
     pub secrets: SecretReader,
     /// Writes statuses.
     pub status: StatusWriter,
-    /// Publishes events.
-    pub events: Events,
+    /// Publishes events, one recorder per reporting component.
+    pub events: HashMap<&'static str, Events>,
     /// Makes the keyed hashes of the annotation `pushed`.
     pub hasher: Hasher,
     /// Every interval, age and limit.
@@ -115,6 +117,12 @@ impl Context {
         self.timings.resync.mul_f64(0.9 + rand::random::<f64>() * 0.2)
     }
 
+    /// Until a deletion that waits for GARM is looked at again.
+    pub fn deletion_pace(&self) -> Duration {
+        let (min, max) = (self.timings.deletion_pace_min, self.timings.deletion_pace_max);
+        min + max.saturating_sub(min).mul_f64(rand::random::<f64>())
+    }
+
     /// Publishes an event about an object; a failure to do so is logged and fails nothing.
     pub async fn publish<K>(
         &self,
@@ -127,7 +135,17 @@ impl Context {
     ) where
         K: Resource<DynamicType = ()>,
     {
-        let reference = crate::runtime::recorder::reference::<K>(metadata);
-        self.events.publish(component, &reference, kind, reason, action, note).await;
+        let reference = ObjectReference {
+            api_version: Some(K::api_version(&()).into_owned()),
+            kind: Some(K::kind(&()).into_owned()),
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone(),
+            uid: metadata.uid.clone(),
+            ..ObjectReference::default()
+        };
+        match self.events.get(component) {
+            Some(events) => events.publish(&reference, kind, reason, action, note).await,
+            None => tracing::error!(component, "no recorder for this component"),
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
@@ -15,16 +15,17 @@ use crate::api::v1beta1::{
 use crate::controllers::references::{id_index, name_index, reference_index};
 use crate::controllers::runner::{Names, instance_index};
 use crate::controllers::scope::{ScopeObject, full_name};
+use crate::controllers::driver::Object;
 use crate::controllers::{Context, Hubs};
-use crate::domain::scope::Scope;
+use crate::domain::scope::{Scope, kind_of_reference};
 use crate::garm::wire::EntityKind;
 use crate::garm::{Changed, Collection};
 use crate::runtime::ObjectKey;
 use crate::runtime::hub::{Hub, HubEvent};
-use crate::runtime::queue::Queue;
+use crate::runtime::queue::{BackOff, Queue};
 
 /// One queue per controller.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Queues {
     /// GitHubEndpoints.
     pub endpoints: Arc<Queue>,
@@ -42,6 +43,23 @@ pub struct Queues {
     pub runners: Arc<Queue>,
     /// GarmServerConfigs.
     pub server_configs: Arc<Queue>,
+}
+
+impl Queues {
+    /// Makes empty queues with one back-off for all.
+    pub fn new(back_off: BackOff) -> Self {
+        let queue = || Queue::new(back_off);
+        Self {
+            endpoints: queue(),
+            credentials: queue(),
+            repositories: queue(),
+            organizations: queue(),
+            enterprises: queue(),
+            pools: queue(),
+            runners: queue(),
+            server_configs: queue(),
+        }
+    }
 }
 
 /// Index values of a GitHubEndpoint.
@@ -124,7 +142,7 @@ impl Wiring {
             hubs.repositories.follow(&token, |event| self.scope::<Repository>(&self.queues.repositories, &event)),
             hubs.organizations.follow(&token, |event| self.scope::<Organization>(&self.queues.organizations, &event)),
             hubs.enterprises.follow(&token, |event| self.scope::<Enterprise>(&self.queues.enterprises, &event)),
-            hubs.images.follow(&token, |event| self.refer_to_me("image", &event, &hubs.pools, &self.queues.pools)),
+            hubs.images.follow(&token, |event| wake_referrers("image", &event, &hubs.pools, &self.queues.pools)),
             hubs.pools.follow(&token, |event| self.pool(&event)),
             hubs.runners.follow(&token, |event| wake_self(&self.queues.runners, &event)),
             hubs.server_configs.follow(&token, |event| self.server_config(&event)),
@@ -137,16 +155,16 @@ impl Wiring {
         wake_self(&self.queues.endpoints, event);
         let hubs = &self.context.hubs;
         wake(&self.queues.endpoints, &hubs.endpoints.by(&name_index(&event.key.name)));
-        self.refer_to_me("endpoint", event, &hubs.credentials, &self.queues.credentials);
+        wake_referrers("endpoint", event, &hubs.credentials, &self.queues.credentials);
     }
 
     fn credential(&self, event: &HubEvent) {
         wake_self(&self.queues.credentials, event);
         let hubs = &self.context.hubs;
         wake(&self.queues.credentials, &hubs.credentials.by(&name_index(&event.key.name)));
-        self.refer_to_me("credential", event, &hubs.repositories, &self.queues.repositories);
-        self.refer_to_me("credential", event, &hubs.organizations, &self.queues.organizations);
-        self.refer_to_me("credential", event, &hubs.enterprises, &self.queues.enterprises);
+        wake_referrers("credential", event, &hubs.repositories, &self.queues.repositories);
+        wake_referrers("credential", event, &hubs.organizations, &self.queues.organizations);
+        wake_referrers("credential", event, &hubs.enterprises, &self.queues.enterprises);
         if let Some(object) = hubs.credentials.valid(&event.key) {
             self.queues.endpoints.add(ObjectKey::new(&event.key.namespace, &object.spec.endpoint_ref.name));
         }
@@ -164,7 +182,7 @@ impl Wiring {
             // Its rivals cannot be found by an object that is not there any more.
             wake(queue, &hub.all());
         }
-        self.refer_to_me(K::NAME, event, &hubs.pools, &self.queues.pools);
+        wake_referrers(K::NAME, event, &hubs.pools, &self.queues.pools);
     }
 
     fn pool(&self, event: &HubEvent) {
@@ -174,9 +192,8 @@ impl Wiring {
             return;
         };
         let scope = ObjectKey::new(&event.key.namespace, &object.spec.github_scope_ref.name);
-        match crate::domain::scope::kind_of_reference(&object.spec.github_scope_ref.kind) {
-            Some(kind) => self.scope_queue(kind).add(scope),
-            None => tracing::debug!(pool = %event.key, "pool names no scope kind"),
+        if let Some(kind) = kind_of_reference(&object.spec.github_scope_ref.kind) {
+            self.scope_queue(kind).add(scope);
         }
         if let Some(status) = object.status.as_ref().filter(|status| !status.id.is_empty()) {
             wake(&self.queues.pools, &hubs.pools.by(&id_index(&status.id)));
@@ -196,19 +213,11 @@ impl Wiring {
     /// A Secret wakes its referrers whatever changed in it: they compare what they last sent.
     fn secret(&self, event: &HubEvent) {
         let hubs = &self.context.hubs;
-        self.refer_to_me("secret", event, &hubs.endpoints, &self.queues.endpoints);
-        self.refer_to_me("secret", event, &hubs.credentials, &self.queues.credentials);
-        self.refer_to_me("secret", event, &hubs.repositories, &self.queues.repositories);
-        self.refer_to_me("secret", event, &hubs.organizations, &self.queues.organizations);
-        self.refer_to_me("secret", event, &hubs.enterprises, &self.queues.enterprises);
-    }
-
-    /// Wakes the objects of another kind that refer to this one by namespace and name.
-    fn refer_to_me<K>(&self, kind: &str, event: &HubEvent, hub: &Hub<K>, queue: &Queue)
-    where
-        K: ScopedResource,
-    {
-        wake(queue, &hub.by(&reference_index(kind, &event.key.namespace, &event.key.name)));
+        wake_referrers("secret", event, &hubs.endpoints, &self.queues.endpoints);
+        wake_referrers("secret", event, &hubs.credentials, &self.queues.credentials);
+        wake_referrers("secret", event, &hubs.repositories, &self.queues.repositories);
+        wake_referrers("secret", event, &hubs.organizations, &self.queues.organizations);
+        wake_referrers("secret", event, &hubs.enterprises, &self.queues.enterprises);
     }
 
     /// Follows the mirror. Falling behind wakes everything, which reads the mirror as it is now.
@@ -223,7 +232,7 @@ impl Wiring {
                 Ok(change) => self.changed(&change),
                 Err(RecvError::Lagged(_)) => {
                     changes = self.context.garm.subscribe();
-                    self.wake_all();
+                    self.wake_all(Queue::add);
                 }
                 Err(RecvError::Closed) => return,
             }
@@ -233,7 +242,7 @@ impl Wiring {
     fn changed(&self, change: &Changed) {
         let Hubs { endpoints, credentials, pools, .. } = &self.context.hubs;
         match change {
-            Changed::Availability => self.wake_all(),
+            Changed::Availability => self.wake_all(Queue::add_fresh),
             Changed::Controller => wake(&self.queues.server_configs, &self.context.hubs.server_configs.all()),
             Changed::Endpoint(name) => {
                 wake(&self.queues.endpoints, &endpoints.by(&name_index(name)));
@@ -246,7 +255,7 @@ impl Wiring {
             Changed::Credential(_) => {
                 wake(&self.queues.credentials, &credentials.all());
                 wake(&self.queues.endpoints, &endpoints.all());
-                self.wake_scopes();
+                self.wake_scopes(Queue::add);
             }
             Changed::Entity(kind, id) => self.entity(*kind, id),
             Changed::Pool(id) => {
@@ -308,7 +317,7 @@ impl Wiring {
             }
             return;
         }
-        self.wake_all();
+        self.wake_all(Queue::add);
     }
 
     fn scope_queue(&self, kind: EntityKind) -> &Queue {
@@ -321,7 +330,7 @@ impl Wiring {
 
     fn wake_scope_of(&self, pool: &Pool) {
         let scope = &pool.spec.github_scope_ref;
-        if let Some(kind) = crate::domain::scope::kind_of_reference(&scope.kind) {
+        if let Some(kind) = kind_of_reference(&scope.kind) {
             let namespace = pool.namespace().unwrap_or_default();
             self.scope_queue(kind).add(ObjectKey::new(namespace, &scope.name));
         }
@@ -335,28 +344,31 @@ impl Wiring {
         wake_terminating(&self.queues.enterprises, &hubs.enterprises);
     }
 
-    fn wake_scopes(&self) {
+    fn wake_scopes(&self, add: Add) {
         let hubs = &self.context.hubs;
-        wake(&self.queues.repositories, &hubs.repositories.all());
-        wake(&self.queues.organizations, &hubs.organizations.all());
-        wake(&self.queues.enterprises, &hubs.enterprises.all());
+        wake_with(add, &self.queues.repositories, &hubs.repositories.all());
+        wake_with(add, &self.queues.organizations, &hubs.organizations.all());
+        wake_with(add, &self.queues.enterprises, &hubs.enterprises.all());
     }
 
-    fn wake_all(&self) {
+    fn wake_all(&self, add: Add) {
         let hubs = &self.context.hubs;
-        wake(&self.queues.server_configs, &hubs.server_configs.all());
-        wake(&self.queues.endpoints, &hubs.endpoints.all());
-        wake(&self.queues.credentials, &hubs.credentials.all());
-        self.wake_scopes();
-        wake(&self.queues.pools, &hubs.pools.all());
-        wake(&self.queues.runners, &hubs.runners.all());
+        wake_with(add, &self.queues.server_configs, &hubs.server_configs.all());
+        wake_with(add, &self.queues.endpoints, &hubs.endpoints.all());
+        wake_with(add, &self.queues.credentials, &hubs.credentials.all());
+        self.wake_scopes(add);
+        wake_with(add, &self.queues.pools, &hubs.pools.all());
+        wake_with(add, &self.queues.runners, &hubs.runners.all());
     }
 }
 
-/// What a watched kind is to the wiring.
-pub trait ScopedResource: Resource<DynamicType = ()> + Send + Sync + 'static {}
+/// Wakes the objects of another kind that refer to this one by namespace and name.
+fn wake_referrers<K: Object>(kind: &str, event: &HubEvent, hub: &Hub<K>, queue: &Queue) {
+    wake(queue, &hub.by(&reference_index(kind, &event.key.namespace, &event.key.name)));
+}
 
-impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> ScopedResource for K {}
+/// How a key is added: as noise, or as news that ends every back-off.
+type Add = fn(&Queue, ObjectKey);
 
 /// Wakes an object by a change of its own, if it is one that counts. A change by the user does not wait for a back-off.
 fn wake_self(queue: &Queue, event: &HubEvent) {
@@ -368,9 +380,13 @@ fn wake_self(queue: &Queue, event: &HubEvent) {
     }
 }
 
-fn wake<K: ScopedResource>(queue: &Queue, objects: &[Arc<K>]) {
+fn wake<K: Object>(queue: &Queue, objects: &[Arc<K>]) {
+    wake_with(Queue::add, queue, objects);
+}
+
+fn wake_with<K: Object>(add: Add, queue: &Queue, objects: &[Arc<K>]) {
     for object in objects {
-        queue.add(ObjectKey::of(object.meta()));
+        add(queue, ObjectKey::of(object.meta()));
     }
 }
 

@@ -194,9 +194,9 @@ impl DesiredPool {
             tags: self.tags.clone(),
             enabled: false,
             runner_bootstrap_timeout: self.bootstrap_timeout,
-            extra_specs: self.extra_specs.clone(),
+            extra_specs: Some(self.extra_specs.clone()),
             github_runner_group: self.runner_group.clone(),
-            priority: self.priority,
+            priority: self.priority.unwrap_or_default(),
             runner_prefix: marker(uid),
         }
     }

@@ -107,7 +107,7 @@ pub fn counts<'a>(instances: impl IntoIterator<Item = &'a Instance>) -> RunnerCo
         counts.total += 1;
         match (instance.status.as_str(), instance.runner_status.as_str()) {
             ("error", _) | (_, "failed") => counts.failed += 1,
-            ("pending_delete" | "pending_force_delete" | "deleting" | "deleted", _) | (_, "terminated") => counts.terminating += 1,
+            ("pending_delete" | "pending_force_delete" | "deleting" | "deleted", _) | (_, "terminated") => counts.deleting += 1,
             _ if is_busy(instance) => counts.active += 1,
             (_, "idle") => counts.idle += 1,
             _ => counts.pending += 1,
@@ -198,7 +198,7 @@ mod tests {
         ];
         let counts = counts(&all);
         assert_eq!(
-            (counts.total, counts.idle, counts.active, counts.failed, counts.pending, counts.terminating),
+            (counts.total, counts.idle, counts.active, counts.failed, counts.pending, counts.deleting),
             (5, 1, 1, 1, 1, 1)
         );
     }

@@ -42,7 +42,7 @@ pub async fn execute(context: &Context, observed: &mut Observed, step: &Step) ->
             Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
                 reason: reasons::WAITING_FOR_DEPENDANTS,
                 message: format!("GARM does not delete the credentials yet, since something uses them: {details}"),
-                after: context.timings.deletion_pace,
+                after: context.deletion_pace(),
             }),
             Err(error) => Err(Verdict::garm(&error)),
         },

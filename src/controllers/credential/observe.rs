@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use secrecy::ExposeSecret;
 
 use crate::api::meta;
 use crate::api::refs::SecretKeyRef;
@@ -73,7 +72,10 @@ pub async fn observe(context: &Context, object: &GitHubCredential) -> Result<Obs
         references::secret(context, &namespace, reference).await?
     };
     if let Reference::Found(value) = &value {
-        observed.desired = Some(desired(&observed.name, &object.spec, value.text().expose_secret()));
+        observed.desired = Some(match value.text() {
+            Some(text) => desired(&observed.name, &object.spec, text),
+            None => Err(vec![FieldError::new("spec.secretRef", "the value is not text")]),
+        });
     }
     observed.secret = Some(value.shape());
     Ok(observed)

@@ -37,10 +37,10 @@ pub async fn execute(context: &Context, observed: &mut Observed, step: &Step) ->
                 Ok(Effect::default())
             }
             // v0.1.5 answers 500 for an endpoint in use.
-            Err(garm::Error::BadRequest { details } | garm::Error::Server { details }) => Err(Verdict::Pace {
+            Err(garm::Error::BadRequest { details } | garm::Error::Server { details, .. }) => Err(Verdict::Pace {
                 reason: reasons::WAITING_FOR_DEPENDANTS,
                 message: format!("GARM does not delete the endpoint yet, since something uses it: {details}"),
-                after: context.timings.deletion_pace,
+                after: context.deletion_pace(),
             }),
             Err(error) => Err(Verdict::garm(&error)),
         },

@@ -47,7 +47,7 @@ pub async fn observe(context: &Context, object: &GitHubEndpoint) -> Result<Obser
     let mut pem = None;
     if let Some(reference) = &object.spec.ca_cert_bundle_secret_ref {
         let value = references::secret(context, &namespace, reference).await?;
-        pem = value.found().map(|value| value.expose_bytes().to_vec());
+        pem = value.found().map(|value| value.bytes().to_vec());
         observed.ca_bundle = Some(value.shape());
     }
     let text = |value: &Option<String>| value.clone().unwrap_or_default();

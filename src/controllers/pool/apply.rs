@@ -93,7 +93,7 @@ pub async fn execute(
             Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
                 reason: reasons::DELETING,
                 message: format!("GARM does not delete the pool yet: {details}"),
-                after: context.timings.deletion_pace,
+                after: context.deletion_pace(),
             }),
             Err(error) => Err(Verdict::garm(&error)),
         },
@@ -148,7 +148,7 @@ fn runner_failure(context: &Context, error: &garm::Error) -> Verdict {
         garm::Error::Unauthorized { .. } | garm::Error::Conflict { .. } => Verdict::Pace {
             reason: reasons::POOL_MANAGER_NOT_RUNNING,
             message: "GARM cannot remove runners, since GitHub refuses its credentials or the pool manager does not run".to_owned(),
-            after: context.timings.deletion_pace,
+            after: context.deletion_pace(),
         },
         other => Verdict::garm(other),
     }

@@ -184,11 +184,6 @@ pub fn pool_memory(hasher: &Hasher, uid: &str, desired: &DesiredPool, actual: &w
 /// Lists live what bears our marker, after a live look at the object itself: a create is not idempotent, and a stale copy makes two.
 async fn marked_pools(context: &Context, object: &Pool, scope: &Target) -> Result<Vec<wire::Pool>, Verdict> {
     let api = context.api::<Pool>(&object.metadata);
-    let stale = |what: &str| Verdict::Pace {
-        reason: crate::api::condition::reasons::WAITING,
-        message: what.to_owned(),
-        after: Duration::from_millis(200),
-    };
     let live = api.get_opt(&object.name_any()).await.map_err(|error| Verdict::Failed {
         reason: crate::api::condition::reasons::RECONCILE_ERROR,
         message: format!("reading the Pool before creation failed: {error}"),
@@ -196,10 +191,10 @@ async fn marked_pools(context: &Context, object: &Pool, scope: &Target) -> Resul
     match live {
         Some(live) if live.metadata.uid == object.metadata.uid && live.metadata.deletion_timestamp.is_none() => {
             if live.status.as_ref().map(|s| &s.id) != object.status.as_ref().map(|s| &s.id) {
-                return Err(stale("the Pool changed meanwhile"));
+                return Err(Verdict::Stale);
             }
         }
-        _ => return Err(stale("the Pool is going away")),
+        _ => return Err(Verdict::Stale),
     }
     let pools = context.garm.list_pools_of(scope.kind, &scope.id).await.map_err(|error| Verdict::garm(&error))?;
     Ok(ours(pools, object))
@@ -223,15 +218,15 @@ async fn observe_deletion(context: &Context, memory: &Memory, object: &Pool, obs
         memory.forget(&observed.uid);
         return Ok(());
     };
-    if memory.list_due(&observed.uid, context.timings.deletion_pace) {
+    if memory.list_due(&observed.uid, context.deletion_pace()) {
         // Feeds the mirror, which is all that is read below.
         context.garm.list_instances_of(&actual.id).await.map_err(|error| Verdict::garm(&error))?;
     }
     let starts_none = !actual.enabled && actual.min_idle_runners == 0;
     observed.deletion = Some(Deletion {
         quiet_for: if starts_none { memory.quiet_for(&observed.uid) } else { Duration::ZERO },
-        settle: context.timings.pool_settle,
-        pace: context.timings.deletion_pace,
+        settle: context.timings.pool_delete_settle,
+        pace: context.deletion_pace(),
         force: meta::has_flag(&object.metadata, meta::FORCE_REMOVE),
     });
     Ok(())

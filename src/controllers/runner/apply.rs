@@ -66,7 +66,7 @@ pub async fn execute(
                     return Err(Verdict::Pace {
                         reason: reasons::POOL_MANAGER_NOT_RUNNING,
                         message: "GARM cannot remove the runner, since GitHub refuses its credentials or the pool manager does not run".to_owned(),
-                        after: context.timings.deletion_pace,
+                        after: context.deletion_pace(),
                     });
                 }
                 Err(error) => return Err(Verdict::garm(&error)),

@@ -85,6 +85,8 @@ impl Controller for Runners {
     // The mirror would make it again at once; the way out is `force-remove`, or the end of its Pool.
     const FORCE_RELEASES: bool = false;
     const ANNOUNCES_DELETION: bool = false;
+    // A runner's state is in its status, and there may be thousands.
+    const SHOWS_READY: bool = false;
 
     fn context(&self) -> &Context {
         &self.context

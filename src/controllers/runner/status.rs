@@ -13,7 +13,7 @@ pub fn status(object: &Runner, observed: &Observed) -> RunnerStatus {
         return previous;
     };
     let text = |value: &String| (!value.is_empty()).then(|| value.clone());
-    let pool_name = observed.pool.as_ref().map(ResourceExt::name_any);
+    let pool_name = observed.pool.as_ref().map(|pool| pool.name_any());
     let addresses = match &instance.addresses {
         Some(addresses) => addresses
             .iter()

@@ -32,12 +32,12 @@ pub async fn execute(context: &Context, kind: EntityKind, observed: &mut Observe
             Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
                 reason: reasons::WAITING_FOR_DEPENDANTS,
                 message: format!("GARM does not delete the {} yet: {details}", kind.word()),
-                after: context.timings.deletion_pace,
+                after: context.deletion_pace(),
             }),
             Err(garm::Error::Conflict { .. } | garm::Error::Unauthorized { .. }) => Err(Verdict::Pace {
                 reason: reasons::POOL_MANAGER_NOT_RUNNING,
                 message: "GARM's pool manager does not run; deletion goes on when it does".to_owned(),
-                after: context.timings.deletion_pace,
+                after: context.deletion_pace(),
             }),
             Err(error) => Err(Verdict::garm(&error)),
         },

@@ -17,10 +17,9 @@ use crate::controllers::driver::{Controller, Effect, Object, Plan, Verdict};
 use crate::controllers::references::Shown;
 use crate::controllers::{Context, Hubs};
 use crate::domain::scope::Scope;
-use crate::garm::wire::EntityKind;
 use crate::runtime::hub::Hub;
 
-pub use observe::target;
+pub use observe::{Target, full_name, target};
 
 /// How the Secret shows.
 const SECRET: Shown = Shown {
@@ -116,14 +115,5 @@ impl<K: ScopeObject> Controller for Scopes<K> {
 
     fn status(&self, object: &K, observed: &observe::Observed, conditions: &mut Conditions) -> EntityStatus {
         status::status(object.entity_status(), observed, conditions)
-    }
-}
-
-/// Runs `f` with the watch of the kind that a reference names.
-pub fn kind_word(kind: EntityKind) -> &'static str {
-    match kind {
-        EntityKind::Repository => Repository::NAME,
-        EntityKind::Organization => Organization::NAME,
-        EntityKind::Enterprise => Enterprise::NAME,
     }
 }

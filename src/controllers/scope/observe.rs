@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
+use secrecy::SecretString;
 
 use crate::api::meta;
 use crate::api::refs::TypedRef;
@@ -77,7 +78,7 @@ pub async fn observe<K: ScopeObject>(context: &Context, object: &K) -> Result<Ob
             name: object.name_any(),
             credentials: credentials.name.clone(),
             endpoint: credentials.endpoint.clone(),
-            webhook_secret: secret.text().clone(),
+            webhook_secret: SecretString::from(String::from_utf8_lossy(secret.bytes()).into_owned()),
             balancer: view.balancer.to_owned(),
         });
     }
@@ -89,7 +90,7 @@ pub async fn observe<K: ScopeObject>(context: &Context, object: &K) -> Result<Ob
 /// The key of the entity, once the credentials object tells the endpoint.
 fn entity_key<K: ScopeObject>(context: &Context, object: &K) -> Option<EntityKey> {
     let view = object.view();
-    let key = ObjectKey::new(&object.namespace().unwrap_or_default(), &view.credentials.name);
+    let key = ObjectKey::new(object.namespace().unwrap_or_default(), &view.credentials.name);
     let credentials = context.hubs.credentials.valid(&key)?;
     let endpoint = &credentials.spec.endpoint_ref.name;
     Some(EntityKey::new(K::KIND, view.owner.unwrap_or_default(), &object.name_any(), endpoint))

@@ -30,13 +30,13 @@ use tokio_util::sync::CancellationToken;
 use self::{guard::Guarded, health::Health, store::Store};
 pub use self::{
     guard::Invalid,
-    store::{HubEvent, Stored},
+    store::{HubEvent, Index, Stored},
 };
 use super::{ObjectKey, client};
 use crate::telemetry::metrics::{HubMetrics, Metrics};
 
 /// Annotations that change with every push and by which nobody decides; their change is no news.
-const SILENT_ANNOTATIONS: [&str; 1] = [crate::api::meta::LAST_SYNC_TIME];
+const SILENT_ANNOTATIONS: [&str; 2] = [crate::api::meta::LAST_SYNC_TIME, crate::api::meta::PUSHED];
 
 /// How one kind is watched.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ where
 {
     /// Begins to watch `namespaces` (all when empty) with the default options.
     pub fn start(client: &Client, namespaces: &[String], token: &CancellationToken) -> Arc<Self> {
-        Self::start_with(client, namespaces, &Options::default(), token)
+        Self::start_with(client, namespaces, &Options::default(), |_| Vec::new(), token)
     }
 
     /// Begins to watch `namespaces` (all when empty), with one watch request per namespace, until `token` is cancelled.
@@ -117,9 +117,10 @@ where
         client: &Client,
         namespaces: &[String],
         options: &Options,
+        index: Index<K>,
         token: &CancellationToken,
     ) -> Arc<Self> {
-        let hub = Arc::new(Self::new(namespaces, options));
+        let hub = Arc::new(Self::new(namespaces, options, index));
         if let Some(metrics) = &options.metrics {
             let weak = Arc::downgrade(&hub);
             metrics.before_scrape(move || {
@@ -153,7 +154,7 @@ where
         hub
     }
 
-    fn new(namespaces: &[String], options: &Options) -> Self {
+    fn new(namespaces: &[String], options: &Options, index: Index<K>) -> Self {
         let kind = K::kind(&()).into_owned();
         let scope = |namespace: Option<&String>| Scope {
             namespace: namespace.cloned(),
@@ -172,6 +173,7 @@ where
             store: RwLock::new(Store::new(
                 &format!("{}/", crate::api::meta::GROUP),
                 &SILENT_ANNOTATIONS,
+                index,
             )),
             events: broadcast::Sender::new(options.capacity.max(1)),
             unloaded: watch::Sender::new(scopes.len()),
@@ -265,6 +267,20 @@ where
             .filter_map(Stored::valid)
             .cloned()
             .collect()
+    }
+
+    /// Lists the objects with this index value that decode, in the order of their keys.
+    pub fn by(&self, value: &str) -> Vec<Arc<K>> {
+        self.read().by(value)
+    }
+
+    /// Shows the answer to one of our own writes to all readers at once, before the watch does. Older versions are ignored, here and later.
+    pub fn offer(&self, object: Arc<K>) {
+        let event = self.store.write().unwrap_or_else(PoisonError::into_inner).offer(object);
+        if let Some(event) = event {
+            // Fails only when nobody listens.
+            let _ = self.events.send(event);
+        }
     }
 
     /// Lists all objects that decode.

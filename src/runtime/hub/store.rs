@@ -1,7 +1,7 @@
 //! Objects of one kind in memory, and what a change of one means; without a watch and without a clock.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -74,15 +74,71 @@ pub(super) struct Store<K> {
     /// Annotations with this prefix trigger, but for those in `silent`.
     prefix: String,
     silent: Vec<String>,
+    /// Values under which an object is found besides its name.
+    index: Index<K>,
+    indexed: HashMap<String, BTreeSet<ObjectKey>>,
 }
+
+/// Gives the values under which an object is found: an id, or what it refers to.
+pub type Index<K> = fn(&K) -> Vec<String>;
 
 impl<K: Resource> Store<K> {
     /// Makes an empty store in which changes of annotations below `prefix`, except `silent` ones, trigger.
-    pub(super) fn new(prefix: &str, silent: &[&str]) -> Self {
+    pub(super) fn new(prefix: &str, silent: &[&str], index: Index<K>) -> Self {
         Self {
             objects: HashMap::new(),
             prefix: prefix.to_owned(),
             silent: silent.iter().map(|&name| name.to_owned()).collect(),
+            index,
+            indexed: HashMap::new(),
+        }
+    }
+
+    /// Lists the objects with this index value that decode, in the order of their keys.
+    pub(super) fn by(&self, value: &str) -> Vec<Arc<K>> {
+        let keys = self.indexed.get(value).into_iter().flatten();
+        keys.filter_map(|key| self.get(key)?.valid().cloned()).collect()
+    }
+
+    /// Stores what one of our own writes was answered with, so that nobody decides on the object as it was before. Only an object that is
+    /// still there takes it, and only if it is newer; the watch brings the same version later.
+    pub(super) fn offer(&mut self, object: Arc<K>) -> Option<HubEvent> {
+        let key = ObjectKey::of(object.meta());
+        let old = self.get(&key)?;
+        let newer = version(object.meta()) > version(old.meta());
+        if old.meta().uid != object.meta().uid || !newer {
+            return None;
+        }
+        let event = HubEvent {
+            trigger: false,
+            gone: false,
+            key: key.clone(),
+        };
+        self.insert(key, Stored::Valid(object));
+        Some(event)
+    }
+
+    fn insert(&mut self, key: ObjectKey, stored: Stored<K>) {
+        self.unindex(&key);
+        if let Some(object) = stored.valid() {
+            for value in (self.index)(object) {
+                self.indexed.entry(value).or_default().insert(key.clone());
+            }
+        }
+        self.objects.entry(key.namespace).or_default().insert(key.name, stored);
+    }
+
+    fn unindex(&mut self, key: &ObjectKey) {
+        let Some(old) = self.get(key).and_then(Stored::valid) else {
+            return;
+        };
+        for value in (self.index)(old) {
+            if let Some(keys) = self.indexed.get_mut(&value) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.indexed.remove(&value);
+                }
+            }
         }
     }
 
@@ -114,12 +170,11 @@ impl<K: Resource> Store<K> {
         let trigger = match self.get(&key) {
             None => true,
             Some(old) if unchanged(old.meta(), stored.meta()) => return None,
+            // Older than an answer to our own write that was offered meanwhile.
+            Some(old) if old.meta().uid == stored.meta().uid && version(stored.meta()) < version(old.meta()) => return None,
             Some(old) => self.triggers(old, &stored),
         };
-        self.objects
-            .entry(key.namespace.clone())
-            .or_default()
-            .insert(key.name.clone(), stored);
+        self.insert(key.clone(), stored);
         Some(HubEvent {
             key,
             trigger,
@@ -129,6 +184,7 @@ impl<K: Resource> Store<K> {
 
     /// Removes an object. `None` when it is not there.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<HubEvent> {
+        self.unindex(key);
         let objects = self.objects.get_mut(&key.namespace)?;
         objects.remove(&key.name)?;
         if objects.is_empty() {
@@ -192,6 +248,11 @@ fn unchanged(old: &ObjectMeta, new: &ObjectMeta) -> bool {
         && old.uid == new.uid
 }
 
+/// Reads a resource version as the number that it is in every API server on etcd; the API promises order for our kinds since 1.35.
+fn version(meta: &ObjectMeta) -> u64 {
+    meta.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::{
@@ -201,7 +262,7 @@ mod tests {
     use super::*;
 
     fn store() -> Store<Lease> {
-        Store::new("our.group/", &["our.group/last-sync-time"])
+        Store::new("our.group/", &["our.group/last-sync-time"], by_holder)
     }
 
     fn lease(namespace: &str, name: &str, version: u32) -> Lease {

@@ -105,7 +105,7 @@ async fn loads_follows_and_survives_a_bad_object() {
         ..Options::default()
     };
     let hub: Arc<Hub<ConfigMap>> =
-        Hub::start_with(&bench.fake.client(), &["ns".into()], &options, &token);
+        Hub::start_with(&bench.fake.client(), &["ns".into()], &options, |_| Vec::new(), &token);
     hub.loaded().await;
     assert!(hub.is_loaded());
     assert!(hub.valid(&key("a")).is_some());
@@ -169,7 +169,7 @@ async fn waits_for_every_namespace_and_counts_failures() {
     };
     let namespaces = ["ns".to_owned(), "other".to_owned(), "ns".to_owned()];
     let hub: Arc<Hub<ConfigMap>> =
-        Hub::start_with(&bench.fake.client(), &namespaces, &options, &token);
+        Hub::start_with(&bench.fake.client(), &namespaces, &options, |_| Vec::new(), &token);
     assert!(!hub.is_loaded());
     tokio::time::timeout(Duration::from_secs(20), hub.loaded())
         .await
@@ -189,7 +189,7 @@ async fn asks_for_the_metadata_of_secrets_only() {
         ..Options::default()
     };
     let hub: Arc<Hub<PartialObjectMeta<Secret>>> =
-        Hub::start_with(&bench.fake.client(), &[], &options, &token);
+        Hub::start_with(&bench.fake.client(), &[], &options, |_| Vec::new(), &token);
     hub.loaded().await;
     until(|| bench.watches.lock().unwrap().last().cloned()).await;
     for request in bench.fake.requests() {
@@ -217,7 +217,7 @@ async fn a_follower_that_fell_behind_sees_everything_again() {
         capacity: 2,
         ..Options::default()
     };
-    let hub: Arc<Hub<ConfigMap>> = Hub::start_with(&bench.fake.client(), &[], &options, &token);
+    let hub: Arc<Hub<ConfigMap>> = Hub::start_with(&bench.fake.client(), &[], &options, |_| Vec::new(), &token);
     hub.loaded().await;
     let (seen, mut names) = mpsc::unbounded_channel();
     let follower = tokio::spawn({
