@@ -69,8 +69,14 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     tokio::spawn(warn_of_missing_crds(kube.clone()));
 
     let hubs = watch(&kube, &config, &registry, &stop);
-    let garm = Garm::new(garm_settings(&config), Arc::new(Recorded(Arc::clone(&registry))));
-    let password = config.garm.current_password().context("the GARM password cannot be read")?;
+    let garm = Garm::new(
+        garm_settings(&config),
+        Arc::new(Recorded(Arc::clone(&registry))),
+    );
+    let password = config
+        .garm
+        .current_password()
+        .context("the GARM password cannot be read")?;
     let context = Arc::new(Context {
         secrets: SecretReader::new(kube.clone()),
         status: StatusWriter::new(),
@@ -93,7 +99,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     stop.cancelled().await;
     tracing::info!("stopping");
     // What is in flight gets a moment and is then dropped: creation finds its own traces again.
-    let _ = tokio::time::timeout(config.timings.shutdown_drop, async { while work.join_next().await.is_some() {} }).await;
+    let _ = tokio::time::timeout(config.timings.shutdown_drop, async {
+        while work.join_next().await.is_some() {}
+    })
+    .await;
     work.shutdown().await;
     serving.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), servers.join_all()).await;
@@ -102,12 +111,26 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 }
 
 /// Opens the probe and metrics ports and serves them.
-async fn serve(config: &Config, registry: &Arc<Metrics>, token: &CancellationToken) -> anyhow::Result<JoinSet<()>> {
+async fn serve(
+    config: &Config,
+    registry: &Arc<Metrics>,
+    token: &CancellationToken,
+) -> anyhow::Result<JoinSet<()>> {
     let mut servers = JoinSet::new();
-    let probes = Probes::new().live("process", || Ok(())).ready("process", || Ok(()));
+    let probes = Probes::new()
+        .live("process", || Ok(()))
+        .ready("process", || Ok(()));
     for (name, address, router) in [
-        ("probes", &config.operator.health_probe_bind_address, probes.router()),
-        ("metrics", &config.operator.metrics_bind_address, metrics::router(Arc::clone(registry))),
+        (
+            "probes",
+            &config.operator.health_probe_bind_address,
+            probes.router(),
+        ),
+        (
+            "metrics",
+            &config.operator.metrics_bind_address,
+            metrics::router(Arc::clone(registry)),
+        ),
     ] {
         if *address == Listen::Off {
             continue;
@@ -124,7 +147,12 @@ async fn serve(config: &Config, registry: &Arc<Metrics>, token: &CancellationTok
 }
 
 /// Starts one watch per kind.
-fn watch(kube: &kube::Client, config: &Config, registry: &Arc<Metrics>, token: &CancellationToken) -> Hubs {
+fn watch(
+    kube: &kube::Client,
+    config: &Config,
+    registry: &Arc<Metrics>,
+    token: &CancellationToken,
+) -> Hubs {
     let namespaces = &config.operator.watch_namespaces;
     let options = |page_size, capacity| Options {
         page_size,
@@ -140,16 +168,37 @@ fn watch(kube: &kube::Client, config: &Config, registry: &Arc<Metrics>, token: &
         organizations: Hub::start_with(kube, namespaces, &few, wiring::index_scope, token),
         enterprises: Hub::start_with(kube, namespaces, &few, wiring::index_scope, token),
         images: Hub::start_with(kube, namespaces, &few, |_| Vec::new(), token),
-        pools: Hub::start_with(kube, namespaces, &options(500, 8_192), wiring::index_pool, token),
-        runners: Hub::start_with(kube, namespaces, &options(50, 16_384), wiring::index_runner, token),
+        pools: Hub::start_with(
+            kube,
+            namespaces,
+            &options(500, 8_192),
+            wiring::index_pool,
+            token,
+        ),
+        runners: Hub::start_with(
+            kube,
+            namespaces,
+            &options(50, 16_384),
+            wiring::index_runner,
+            token,
+        ),
         server_configs: Hub::start_with(kube, namespaces, &few, |_| Vec::new(), token),
         secrets: Hub::start_with(kube, namespaces, &options(10, 8_192), |_| Vec::new(), token),
     }
 }
 
 /// Runs all controllers once every watch has delivered its first list.
-async fn control(context: Arc<Context>, config: Config, registry: Arc<Metrics>, token: CancellationToken) {
-    if token.run_until_cancelled(context.hubs.loaded()).await.is_none() {
+async fn control(
+    context: Arc<Context>,
+    config: Config,
+    registry: Arc<Metrics>,
+    token: CancellationToken,
+) {
+    if token
+        .run_until_cancelled(context.hubs.loaded())
+        .await
+        .is_none()
+    {
         return;
     }
     tracing::info!("watches are loaded");
@@ -158,18 +207,49 @@ async fn control(context: Arc<Context>, config: Config, registry: Arc<Metrics>, 
         cap: context.timings.backoff_cap,
     });
     let names = Arc::new(Names::default());
-    let reaper = Arc::new(Reaper::new(context.garm.clone(), context.timings.instance_delete_again));
+    let reaper = Arc::new(Reaper::new(
+        context.garm.clone(),
+        context.timings.instance_delete_again,
+    ));
     let operator = &config.operator;
     let mut loops = JoinSet::new();
-    let mut start = Start { loops: &mut loops, registry: &registry, token: &token };
-    start.controller(&queues.server_configs, 1, ServerConfigs(Arc::clone(&context)));
+    let mut start = Start {
+        loops: &mut loops,
+        registry: &registry,
+        token: &token,
+    };
+    start.controller(
+        &queues.server_configs,
+        1,
+        ServerConfigs(Arc::clone(&context)),
+    );
     start.controller(&queues.endpoints, 1, Endpoints(Arc::clone(&context)));
     start.controller(&queues.credentials, 1, Credentials(Arc::clone(&context)));
-    start.controller(&queues.repositories, operator.repository_concurrency, Scopes::<Repository>::new(Arc::clone(&context)));
-    start.controller(&queues.organizations, operator.organization_concurrency, Scopes::<Organization>::new(Arc::clone(&context)));
-    start.controller(&queues.enterprises, operator.enterprise_concurrency, Scopes::<Enterprise>::new(Arc::clone(&context)));
-    start.controller(&queues.pools, operator.pool_concurrency, Pools::new(Arc::clone(&context), Arc::clone(&reaper)));
-    let runners = Arc::new(Runners::new(Arc::clone(&context), reaper, Arc::clone(&names)));
+    start.controller(
+        &queues.repositories,
+        operator.repository_concurrency,
+        Scopes::<Repository>::new(Arc::clone(&context)),
+    );
+    start.controller(
+        &queues.organizations,
+        operator.organization_concurrency,
+        Scopes::<Organization>::new(Arc::clone(&context)),
+    );
+    start.controller(
+        &queues.enterprises,
+        operator.enterprise_concurrency,
+        Scopes::<Enterprise>::new(Arc::clone(&context)),
+    );
+    start.controller(
+        &queues.pools,
+        operator.pool_concurrency,
+        Pools::new(Arc::clone(&context), Arc::clone(&reaper)),
+    );
+    let runners = Arc::new(Runners::new(
+        Arc::clone(&context),
+        reaper,
+        Arc::clone(&names),
+    ));
     loops.spawn(worker::run(
         Arc::clone(&queues.runners),
         operator.runner_concurrency,
@@ -250,7 +330,9 @@ async fn warn_of_missing_crds(kube: kube::Client) {
     match client::missing_crds(&kube, meta::API_VERSION, &PLURALS).await {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => tracing::error!("{}", client::missing_crds_hint(&missing)),
-        Err(error) => tracing::warn!(%error, "the API server could not be asked for our kinds; the watches go on trying"),
+        Err(error) => {
+            tracing::warn!(%error, "the API server could not be asked for our kinds; the watches go on trying")
+        }
     }
 }
 
@@ -258,7 +340,13 @@ async fn warn_of_missing_crds(kube: kube::Client) {
 struct Recorded(Arc<Metrics>);
 
 impl Observer for Recorded {
-    fn request(&self, label: &'static str, _route: &'static str, status: Option<u16>, _duration: Duration) {
+    fn request(
+        &self,
+        label: &'static str,
+        _route: &'static str,
+        status: Option<u16>,
+        _duration: Duration,
+    ) {
         self.0.garm_request(label);
         if status.is_none_or(|status| status >= 400) {
             self.0.garm_request_failed(label);

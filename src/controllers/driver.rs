@@ -20,7 +20,8 @@ use serde::de::DeserializeOwned;
 
 use crate::api::condition::{Conditions, Truth, find, reasons, types};
 use crate::api::v1beta1::{
-    EntityStatus, GarmServerConfigStatus, GitHubCredentialStatus, GitHubEndpointStatus, PoolStatus, RunnerStatus,
+    EntityStatus, GarmServerConfigStatus, GitHubCredentialStatus, GitHubEndpointStatus, PoolStatus,
+    RunnerStatus,
 };
 use crate::api::{event, meta};
 use crate::controllers::Context;
@@ -55,7 +56,14 @@ macro_rules! conditioned {
     )*};
 }
 
-conditioned!(EntityStatus, GarmServerConfigStatus, GitHubCredentialStatus, GitHubEndpointStatus, PoolStatus, RunnerStatus);
+conditioned!(
+    EntityStatus,
+    GarmServerConfigStatus,
+    GitHubCredentialStatus,
+    GitHubEndpointStatus,
+    PoolStatus,
+    RunnerStatus
+);
 
 /// What the driver needs of a kind.
 pub trait Object:
@@ -73,8 +81,9 @@ pub trait Object:
 
 impl<K> Object for K where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + HasStatus<Status: Conditioned + Clone + Debug + Default + PartialEq + Serialize + Send + Sync>
-        + Clone
+        + HasStatus<
+            Status: Conditioned + Clone + Debug + Default + PartialEq + Serialize + Send + Sync,
+        > + Clone
         + Debug
         + DeserializeOwned
         + Serialize
@@ -135,7 +144,9 @@ impl Verdict {
             Self::Stale => (Truth::Unknown, reasons::UNKNOWN_REASON, ""),
             Self::Ready => (Truth::True, reasons::RECONCILE_SUCCESS, ""),
             Self::Waiting { reason, message }
-            | Self::Pace { reason, message, .. }
+            | Self::Pace {
+                reason, message, ..
+            }
             | Self::Failed { reason, message } => (Truth::False, reason, message),
             Self::Invalid { message } => (Truth::False, reasons::INVALID_SPEC, message),
         }
@@ -244,9 +255,17 @@ pub trait Controller: Send + Sync + 'static {
     /// The watch of this kind.
     fn hub(&self) -> &Hub<Self::Object>;
     /// Reads what a plan needs: stores, mirror, and what must be live.
-    fn observe(&self, object: &Self::Object) -> impl Future<Output = Result<Self::Observed, Verdict>> + Send;
+    fn observe(
+        &self,
+        object: &Self::Object,
+    ) -> impl Future<Output = Result<Self::Observed, Verdict>> + Send;
     /// Decides; pure and total.
-    fn plan(&self, object: &Self::Object, observed: &Self::Observed, now: Timestamp) -> Plan<Self::Step>;
+    fn plan(
+        &self,
+        object: &Self::Object,
+        observed: &Self::Observed,
+        now: Timestamp,
+    ) -> Plan<Self::Step>;
     /// Makes one call and updates what is observed with its answer.
     fn execute(
         &self,
@@ -291,7 +310,8 @@ async fn salvage<C: Controller>(controller: &C, key: &ObjectKey, invalid: &Inval
             Ok(None) => return Next::Done,
             Ok(Some(raw)) => {
                 let id = raw.data.pointer("/status/id").cloned().unwrap_or_default();
-                let bones = serde_json::json!({"metadata": raw.metadata, "spec": {}, "status": {"id": id}});
+                let bones =
+                    serde_json::json!({"metadata": raw.metadata, "spec": {}, "status": {"id": id}});
                 if let Ok(object) = serde_json::from_value::<C::Object>(bones) {
                     return pass(controller, Arc::new(object)).await;
                 }
@@ -299,9 +319,19 @@ async fn salvage<C: Controller>(controller: &C, key: &ObjectKey, invalid: &Inval
             Err(error) => return retry(format!("reading the object failed: {error}")),
         }
     }
-    let note = format!("the stored object cannot be read ({}); correct the field and apply it again", invalid.error);
+    let note = format!(
+        "the stored object cannot be read ({}); correct the field and apply it again",
+        invalid.error
+    );
     context
-        .publish::<C::Object>(C::COMPONENT, &invalid.metadata, EventType::Warning, event::ERROR, "Decode", &note)
+        .publish::<C::Object>(
+            C::COMPONENT,
+            &invalid.metadata,
+            EventType::Warning,
+            event::ERROR,
+            "Decode",
+            &note,
+        )
         .await;
     Next::After(context.resync())
 }
@@ -326,7 +356,9 @@ pub async fn pass<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next
                 Err(next) => next,
             }
         }
-        Disposition::ForceRelease | Disposition::Delete | Disposition::Live => work(controller, object).await,
+        Disposition::ForceRelease | Disposition::Delete | Disposition::Live => {
+            work(controller, object).await
+        }
     }
 }
 
@@ -342,7 +374,14 @@ async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
     };
     if C::ANNOUNCES_DELETION && meta::is_terminating(object.meta()) && !was_deleting(&*object) {
         context
-            .publish::<C::Object>(C::COMPONENT, object.meta(), EventType::Normal, event::DELETING, "Delete", "removing it from GARM")
+            .publish::<C::Object>(
+                C::COMPONENT,
+                object.meta(),
+                EventType::Normal,
+                event::DELETING,
+                "Delete",
+                "removing it from GARM",
+            )
             .await;
     }
     let mut observed = match controller.observe(&object).await {
@@ -353,7 +392,16 @@ async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
     match done {
         Err(next) => next,
         Ok(Applied { object, plan }) if plan.release => release(controller, &object).await,
-        Ok(Applied { object, plan }) => stand(controller, &object, Some(&observed), &plan.verdict, plan.wake).await,
+        Ok(Applied { object, plan }) => {
+            stand(
+                controller,
+                &object,
+                Some(&observed),
+                &plan.verdict,
+                plan.wake,
+            )
+            .await
+        }
     }
 }
 
@@ -403,7 +451,14 @@ async fn apply<C: Controller>(
                 Ok(effect) => {
                     if let Some((reason, note)) = &effect.event {
                         context
-                            .publish::<C::Object>(C::COMPONENT, object.meta(), EventType::Normal, reason, "Reconcile", note)
+                            .publish::<C::Object>(
+                                C::COMPONENT,
+                                object.meta(),
+                                EventType::Normal,
+                                reason,
+                                "Reconcile",
+                                note,
+                            )
                             .await;
                     }
                     if effect.gone {
@@ -445,11 +500,20 @@ async fn store_identity<C: Controller>(
 }
 
 /// Writes `last-sync-time` and `pushed` in one patch.
-async fn remember<C: Controller>(controller: &C, object: Arc<C::Object>, memory: &Pushed) -> Result<Arc<C::Object>, Next> {
+async fn remember<C: Controller>(
+    controller: &C,
+    object: Arc<C::Object>,
+    memory: &Pushed,
+) -> Result<Arc<C::Object>, Next> {
     let now = Timestamp::now();
-    let time = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+    let time = Timestamp::from_second(now.as_second())
+        .unwrap_or(now)
+        .to_string();
     let pushed = (*memory != Pushed::default()).then(|| memory.render());
-    let annotations = [(meta::LAST_SYNC_TIME, Some(time.as_str())), (meta::PUSHED, pushed.as_deref())];
+    let annotations = [
+        (meta::LAST_SYNC_TIME, Some(time.as_str())),
+        (meta::PUSHED, pushed.as_deref()),
+    ];
     let change = MetaPatch {
         annotations: &annotations,
         ..MetaPatch::default()
@@ -462,7 +526,10 @@ async fn remember<C: Controller>(controller: &C, object: Arc<C::Object>, memory:
 }
 
 /// Adds the finalizer of a living object where it lacks it. The pass goes on with the answer.
-async fn ensure_finalizer<C: Controller>(controller: &C, object: Arc<C::Object>) -> Result<Arc<C::Object>, Next> {
+async fn ensure_finalizer<C: Controller>(
+    controller: &C,
+    object: Arc<C::Object>,
+) -> Result<Arc<C::Object>, Next> {
     let Some(finalizer) = C::FINALIZER else {
         return Ok(object);
     };
@@ -513,7 +580,14 @@ async fn stand<C: Controller>(
     if let Some((action, note)) = warning {
         tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, reason = action, error = %note, "reconcile failed");
         context
-            .publish::<C::Object>(C::COMPONENT, object.meta(), EventType::Warning, event::ERROR, action, note)
+            .publish::<C::Object>(
+                C::COMPONENT,
+                object.meta(),
+                EventType::Warning,
+                event::ERROR,
+                action,
+                note,
+            )
             .await;
     }
     let rest = wake.map_or_else(|| context.resync(), |wake| wake.min(context.resync()));
@@ -548,17 +622,26 @@ fn render<C: Controller>(
 }
 
 fn start<K: Object>(object: &K) -> Conditions {
-    let previous = object.status().map(Conditioned::conditions).unwrap_or_default();
+    let previous = object
+        .status()
+        .map(Conditioned::conditions)
+        .unwrap_or_default();
     Conditions::from_previous(previous, object.meta().generation, Timestamp::now())
 }
 
 fn was_deleting<K: Object>(object: &K) -> bool {
-    let conditions = object.status().map(Conditioned::conditions).unwrap_or_default();
-    find(conditions, types::READY).is_some_and(|ready| ready.observed_generation == object.meta().generation)
+    let conditions = object
+        .status()
+        .map(Conditioned::conditions)
+        .unwrap_or_default();
+    find(conditions, types::READY)
+        .is_some_and(|ready| ready.observed_generation == object.meta().generation)
 }
 
 fn same_ready<S: Conditioned>(before: Option<&S>, after: &S) -> bool {
-    let ready = |status: &S| find(status.conditions(), types::READY).map(|c| (c.reason.clone(), c.message.clone()));
+    let ready = |status: &S| {
+        find(status.conditions(), types::READY).map(|c| (c.reason.clone(), c.message.clone()))
+    };
     before.and_then(ready) == ready(after)
 }
 
@@ -570,7 +653,11 @@ async fn write_status<C: Controller>(
 ) -> Result<Arc<C::Object>, Next> {
     let context = controller.context();
     let api = context.api::<C::Object>(object.meta());
-    match context.status.write(&api, object.meta(), object.status(), status).await {
+    match context
+        .status
+        .write(&api, object.meta(), object.status(), status)
+        .await
+    {
         Ok(Written::Unchanged) => Ok(object.clone()),
         Ok(Written::Sent) => {
             let mut stored = (**object).clone();
@@ -582,7 +669,11 @@ async fn write_status<C: Controller>(
 }
 
 /// Shows our own write to the store at once, so that no later pass decides on the object as it was before.
-fn offer<C: Controller>(controller: &C, object: &C::Object, metadata: ObjectMeta) -> Arc<C::Object> {
+fn offer<C: Controller>(
+    controller: &C,
+    object: &C::Object,
+    metadata: ObjectMeta,
+) -> Arc<C::Object> {
     let mut stored = object.clone();
     *stored.meta_mut() = metadata;
     let stored = Arc::new(stored);
@@ -609,4 +700,3 @@ fn kube_failure<C: Controller>(object: &C::Object, what: &str, error: &kube::Err
 fn retry(error: String) -> Next {
     Next::Retry { error }
 }
-

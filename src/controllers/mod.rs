@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::EventType;
 use kube::{Api, Resource};
 
 use crate::api::v1beta1::{
-    Enterprise, GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Organization, Pool, Repository, Runner,
+    Enterprise, GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Organization, Pool,
+    Repository, Runner,
 };
 use crate::config::Timings;
 use crate::domain::pushed::Hasher;
@@ -109,17 +110,25 @@ impl Context {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.kube.clone(), metadata.namespace.as_deref().unwrap_or_default())
+        Api::namespaced(
+            self.kube.clone(),
+            metadata.namespace.as_deref().unwrap_or_default(),
+        )
     }
 
     /// Until an object that nothing wakes is looked at again: the sync period, spread so that objects do not come in one wave.
     pub fn resync(&self) -> Duration {
-        self.timings.resync.mul_f64(0.9 + rand::random::<f64>() * 0.2)
+        self.timings
+            .resync
+            .mul_f64(0.9 + rand::random::<f64>() * 0.2)
     }
 
     /// Until a deletion that waits for GARM is looked at again.
     pub fn deletion_pace(&self) -> Duration {
-        let (min, max) = (self.timings.deletion_pace_min, self.timings.deletion_pace_max);
+        let (min, max) = (
+            self.timings.deletion_pace_min,
+            self.timings.deletion_pace_max,
+        );
         min + max.saturating_sub(min).mul_f64(rand::random::<f64>())
     }
 
@@ -143,9 +152,9 @@ impl Context {
             uid: metadata.uid.clone(),
             ..ObjectReference::default()
         };
-        match self.events.get(component) {
-            Some(events) => events.publish(&reference, kind, reason, action, note).await,
-            None => tracing::error!(component, "no recorder for this component"),
+        // Every component has a recorder from the start.
+        if let Some(events) = self.events.get(component) {
+            events.publish(&reference, kind, reason, action, note).await;
         }
     }
 }

@@ -46,7 +46,9 @@ impl Reaper {
     /// Tells whether GARM was asked for this name a short while ago.
     pub fn is_asked(&self, name: &str) -> bool {
         let asked = self.lock();
-        asked.get(name).is_some_and(|(at, _)| at.elapsed() < self.again)
+        asked
+            .get(name)
+            .is_some_and(|(at, _)| at.elapsed() < self.again)
     }
 
     /// Forgets names that are gone.
@@ -88,7 +90,9 @@ impl Reaper {
         }
         match self.garm.read_instance(name).await {
             Ok(instance) if is_busy(&instance) => Ok(Asked::Busy),
-            Ok(instance) if is_idle(&instance) && is_deletable(&instance, false) => self.remove(name, false).await,
+            Ok(instance) if is_idle(&instance) && is_deletable(&instance, false) => {
+                self.remove(name, false).await
+            }
             Ok(_) => Ok(Asked::NotNow),
             Err(garm::Error::NotFound) => Ok(Asked::Gone),
             Err(error) => Err(error),

@@ -55,7 +55,9 @@ impl<T> Reference<T> {
     pub fn show(&self, conditions: &mut Conditions, shown: Shown, found_message: &str) {
         match self {
             Self::Found(_) => conditions.set(shown.type_, Truth::True, shown.found, found_message),
-            Self::Missing(message) => conditions.set(shown.type_, Truth::False, shown.missing, message.clone()),
+            Self::Missing(message) => {
+                conditions.set(shown.type_, Truth::False, shown.missing, message.clone())
+            }
         };
     }
 
@@ -101,7 +103,11 @@ pub fn reference_index(kind: &str, namespace: &str, name: &str) -> String {
 }
 
 /// Follows a reference to a GitHubEndpoint that is to exist in GARM.
-pub fn endpoint(context: &Context, namespace: &str, reference: &TypedRef) -> Reference<Arc<wire::Endpoint>> {
+pub fn endpoint(
+    context: &Context,
+    namespace: &str,
+    reference: &TypedRef,
+) -> Reference<Arc<wire::Endpoint>> {
     let key = ObjectKey::new(namespace, &reference.name);
     let Some(object) = context.hubs.endpoints.valid(&key) else {
         return Reference::Missing(format!("GitHubEndpoint {key} does not exist"));
@@ -120,7 +126,10 @@ pub fn endpoint(context: &Context, namespace: &str, reference: &TypedRef) -> Ref
 /// Finds the credentials in GARM that an object stands for: by its id together with its name, else by name.
 ///
 /// A fresh GARM gives the same numbers out again, so an id alone proves nothing.
-pub fn garm_credential(context: &Context, object: &GitHubCredential) -> Option<Arc<wire::Credential>> {
+pub fn garm_credential(
+    context: &Context,
+    object: &GitHubCredential,
+) -> Option<Arc<wire::Credential>> {
     let name = object.name_any();
     let id = object.status.as_ref().map_or(0, |status| status.id);
     context
@@ -129,12 +138,17 @@ pub fn garm_credential(context: &Context, object: &GitHubCredential) -> Option<A
         .filter(|credential| credential.name.eq_ignore_ascii_case(&name))
         .or_else(|| {
             let all = context.garm.credentials();
-            all.into_iter().find(|credential| credential.name.eq_ignore_ascii_case(&name))
+            all.into_iter()
+                .find(|credential| credential.name.eq_ignore_ascii_case(&name))
         })
 }
 
 /// Follows a reference to a GitHubCredential that is to exist in GARM.
-pub fn credential(context: &Context, namespace: &str, reference: &TypedRef) -> Reference<Arc<wire::Credential>> {
+pub fn credential(
+    context: &Context,
+    namespace: &str,
+    reference: &TypedRef,
+) -> Reference<Arc<wire::Credential>> {
     let key = ObjectKey::new(namespace, &reference.name);
     let Some(object) = context.hubs.credentials.valid(&key) else {
         return Reference::Missing(format!("GitHubCredential {key} does not exist"));
@@ -154,13 +168,23 @@ pub fn credential(context: &Context, namespace: &str, reference: &TypedRef) -> R
 ///
 /// # Errors
 /// Fails when the API server cannot be asked, which says nothing about the Secret.
-pub async fn secret(context: &Context, namespace: &str, reference: &SecretKeyRef) -> Result<Reference<SecretValue>, Verdict> {
+pub async fn secret(
+    context: &Context,
+    namespace: &str,
+    reference: &SecretKeyRef,
+) -> Result<Reference<SecretValue>, Verdict> {
     let SecretKeyRef { name, key } = reference;
     match context.secrets.read(namespace, name, key).await {
         Ok(value) => Ok(Reference::Found(value)),
-        Err(SecretProblem::NotFound) => Ok(Reference::Missing(format!("Secret {namespace}/{name} does not exist"))),
-        Err(SecretProblem::KeyMissing) => Ok(Reference::Missing(format!("Secret {namespace}/{name} has no key {key:?}"))),
-        Err(SecretProblem::Empty) => Ok(Reference::Missing(format!("key {key:?} of Secret {namespace}/{name} is empty"))),
+        Err(SecretProblem::NotFound) => Ok(Reference::Missing(format!(
+            "Secret {namespace}/{name} does not exist"
+        ))),
+        Err(SecretProblem::KeyMissing) => Ok(Reference::Missing(format!(
+            "Secret {namespace}/{name} has no key {key:?}"
+        ))),
+        Err(SecretProblem::Empty) => Ok(Reference::Missing(format!(
+            "key {key:?} of Secret {namespace}/{name} is empty"
+        ))),
         Err(SecretProblem::Kube(error)) => Err(Verdict::Failed {
             reason: crate::api::condition::reasons::RECONCILE_ERROR,
             message: format!("reading Secret {namespace}/{name} failed: {error}"),
@@ -172,7 +196,9 @@ pub async fn secret(context: &Context, namespace: &str, reference: &SecretKeyRef
 pub fn conflict(kind: &str, owner: &str) -> Verdict {
     Verdict::Waiting {
         reason: crate::api::condition::reasons::NAME_CONFLICT,
-        message: format!("{kind} {owner} is older and owns the same object in GARM; delete one of the two"),
+        message: format!(
+            "{kind} {owner} is older and owns the same object in GARM; delete one of the two"
+        ),
     }
 }
 

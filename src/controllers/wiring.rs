@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use crate::api::v1beta1::{
     Enterprise, GitHubCredential, GitHubEndpoint, Organization, Pool, Repository, Runner,
 };
+use crate::controllers::driver::Object;
 use crate::controllers::references::{id_index, name_index, reference_index};
 use crate::controllers::runner::{Names, instance_index};
 use crate::controllers::scope::{ScopeObject, full_name};
-use crate::controllers::driver::Object;
 use crate::controllers::{Context, Hubs};
 use crate::domain::scope::{Scope, kind_of_reference};
 use crate::garm::wire::EntityKind;
@@ -67,7 +67,10 @@ pub fn index_endpoint(object: &GitHubEndpoint) -> Vec<String> {
     let namespace = object.namespace().unwrap_or_default();
     let secret = object.spec.ca_cert_bundle_secret_ref.as_ref();
     let secret = secret.map(|reference| reference_index("secret", &namespace, &reference.name));
-    [name_index(&object.name_any())].into_iter().chain(secret).collect()
+    [name_index(&object.name_any())]
+        .into_iter()
+        .chain(secret)
+        .collect()
 }
 
 /// Index values of a GitHubCredential.
@@ -76,14 +79,20 @@ pub fn index_credential(object: &GitHubCredential) -> Vec<String> {
     let secret = object.spec.secret_ref.as_ref();
     let secret = secret.map(|reference| reference_index("secret", &namespace, &reference.name));
     let endpoint = reference_index("endpoint", &namespace, &object.spec.endpoint_ref.name);
-    [name_index(&object.name_any()), endpoint].into_iter().chain(secret).collect()
+    [name_index(&object.name_any()), endpoint]
+        .into_iter()
+        .chain(secret)
+        .collect()
 }
 
 /// Index values of a Repository, Organization or Enterprise.
 pub fn index_scope<K: Scope + ResourceExt>(object: &K) -> Vec<String> {
     let namespace = object.namespace().unwrap_or_default();
     let view = object.view();
-    let id = object.entity_status().map(|status| status.id.as_str()).filter(|id| !id.is_empty());
+    let id = object
+        .entity_status()
+        .map(|status| status.id.as_str())
+        .filter(|id| !id.is_empty());
     [
         name_index(&full_name(object)),
         reference_index("secret", &namespace, &view.webhook_secret.name),
@@ -98,7 +107,11 @@ pub fn index_scope<K: Scope + ResourceExt>(object: &K) -> Vec<String> {
 pub fn index_pool(object: &Pool) -> Vec<String> {
     let namespace = object.namespace().unwrap_or_default();
     let scope = &object.spec.github_scope_ref;
-    let id = object.status.as_ref().map(|status| status.id.as_str()).filter(|id| !id.is_empty());
+    let id = object
+        .status
+        .as_ref()
+        .map(|status| status.id.as_str())
+        .filter(|id| !id.is_empty());
     [
         reference_index("image", &namespace, &object.spec.image_name),
         reference_index(&scope.kind, &namespace, &scope.name),
@@ -111,8 +124,12 @@ pub fn index_pool(object: &Pool) -> Vec<String> {
 /// Index values of a Runner.
 pub fn index_runner(object: &Runner) -> Vec<String> {
     let namespace = object.namespace().unwrap_or_default();
-    let name = object.status.as_ref().and_then(|status| status.name.as_deref());
-    name.map(|name| vec![instance_index(&namespace, name), instance_name_index(name)]).unwrap_or_default()
+    let name = object
+        .status
+        .as_ref()
+        .and_then(|status| status.name.as_deref());
+    name.map(|name| vec![instance_index(&namespace, name), instance_name_index(name)])
+        .unwrap_or_default()
 }
 
 /// Index value under which Runners of all namespaces are found by the name of their instance.
@@ -130,7 +147,11 @@ pub struct Wiring {
 impl Wiring {
     /// Makes the wiring; `names` is shared with the runner controller.
     pub fn new(context: Arc<Context>, queues: Queues, names: Arc<Names>) -> Self {
-        Self { context, queues, names }
+        Self {
+            context,
+            queues,
+            names,
+        }
     }
 
     /// Follows every watch and the mirror.
@@ -138,14 +159,25 @@ impl Wiring {
         let hubs = &self.context.hubs;
         futures::join!(
             hubs.endpoints.follow(&token, |event| self.endpoint(&event)),
-            hubs.credentials.follow(&token, |event| self.credential(&event)),
-            hubs.repositories.follow(&token, |event| self.scope::<Repository>(&self.queues.repositories, &event)),
-            hubs.organizations.follow(&token, |event| self.scope::<Organization>(&self.queues.organizations, &event)),
-            hubs.enterprises.follow(&token, |event| self.scope::<Enterprise>(&self.queues.enterprises, &event)),
-            hubs.images.follow(&token, |event| wake_referrers("image", &event, &hubs.pools, &self.queues.pools)),
+            hubs.credentials
+                .follow(&token, |event| self.credential(&event)),
+            hubs.repositories.follow(&token, |event| self
+                .scope::<Repository>(&self.queues.repositories, &event)),
+            hubs.organizations.follow(&token, |event| self
+                .scope::<Organization>(&self.queues.organizations, &event)),
+            hubs.enterprises.follow(&token, |event| self
+                .scope::<Enterprise>(&self.queues.enterprises, &event)),
+            hubs.images.follow(&token, |event| wake_referrers(
+                "image",
+                &event,
+                &hubs.pools,
+                &self.queues.pools
+            )),
             hubs.pools.follow(&token, |event| self.pool(&event)),
-            hubs.runners.follow(&token, |event| wake_self(&self.queues.runners, &event)),
-            hubs.server_configs.follow(&token, |event| self.server_config(&event)),
+            hubs.runners
+                .follow(&token, |event| wake_self(&self.queues.runners, &event)),
+            hubs.server_configs
+                .follow(&token, |event| self.server_config(&event)),
             hubs.secrets.follow(&token, |event| self.secret(&event)),
             self.mirror(&token),
         );
@@ -154,19 +186,48 @@ impl Wiring {
     fn endpoint(&self, event: &HubEvent) {
         wake_self(&self.queues.endpoints, event);
         let hubs = &self.context.hubs;
-        wake(&self.queues.endpoints, &hubs.endpoints.by(&name_index(&event.key.name)));
-        wake_referrers("endpoint", event, &hubs.credentials, &self.queues.credentials);
+        wake(
+            &self.queues.endpoints,
+            &hubs.endpoints.by(&name_index(&event.key.name)),
+        );
+        wake_referrers(
+            "endpoint",
+            event,
+            &hubs.credentials,
+            &self.queues.credentials,
+        );
     }
 
     fn credential(&self, event: &HubEvent) {
         wake_self(&self.queues.credentials, event);
         let hubs = &self.context.hubs;
-        wake(&self.queues.credentials, &hubs.credentials.by(&name_index(&event.key.name)));
-        wake_referrers("credential", event, &hubs.repositories, &self.queues.repositories);
-        wake_referrers("credential", event, &hubs.organizations, &self.queues.organizations);
-        wake_referrers("credential", event, &hubs.enterprises, &self.queues.enterprises);
+        wake(
+            &self.queues.credentials,
+            &hubs.credentials.by(&name_index(&event.key.name)),
+        );
+        wake_referrers(
+            "credential",
+            event,
+            &hubs.repositories,
+            &self.queues.repositories,
+        );
+        wake_referrers(
+            "credential",
+            event,
+            &hubs.organizations,
+            &self.queues.organizations,
+        );
+        wake_referrers(
+            "credential",
+            event,
+            &hubs.enterprises,
+            &self.queues.enterprises,
+        );
         if let Some(object) = hubs.credentials.valid(&event.key) {
-            self.queues.endpoints.add(ObjectKey::new(&event.key.namespace, &object.spec.endpoint_ref.name));
+            self.queues.endpoints.add(ObjectKey::new(
+                &event.key.namespace,
+                &object.spec.endpoint_ref.name,
+            ));
         }
     }
 
@@ -176,7 +237,10 @@ impl Wiring {
         let hub = K::hub(hubs);
         if let Some(object) = hub.valid(&event.key) {
             wake(queue, &hub.by(&name_index(&full_name(&*object))));
-            self.queues.credentials.add(ObjectKey::new(&event.key.namespace, &object.view().credentials.name));
+            self.queues.credentials.add(ObjectKey::new(
+                &event.key.namespace,
+                &object.view().credentials.name,
+            ));
         }
         if event.gone {
             // Its rivals cannot be found by an object that is not there any more.
@@ -195,7 +259,11 @@ impl Wiring {
         if let Some(kind) = kind_of_reference(&object.spec.github_scope_ref.kind) {
             self.scope_queue(kind).add(scope);
         }
-        if let Some(status) = object.status.as_ref().filter(|status| !status.id.is_empty()) {
+        if let Some(status) = object
+            .status
+            .as_ref()
+            .filter(|status| !status.id.is_empty())
+        {
             wake(&self.queues.pools, &hubs.pools.by(&id_index(&status.id)));
             if event.trigger || hubs.runners.valid_in(&event.key.namespace).is_empty() {
                 self.instances_of(&status.id);
@@ -206,7 +274,10 @@ impl Wiring {
     fn server_config(&self, event: &HubEvent) {
         wake_self(&self.queues.server_configs, event);
         if event.gone {
-            wake(&self.queues.server_configs, &self.context.hubs.server_configs.all());
+            wake(
+                &self.queues.server_configs,
+                &self.context.hubs.server_configs.all(),
+            );
         }
     }
 
@@ -215,8 +286,18 @@ impl Wiring {
         let hubs = &self.context.hubs;
         wake_referrers("secret", event, &hubs.endpoints, &self.queues.endpoints);
         wake_referrers("secret", event, &hubs.credentials, &self.queues.credentials);
-        wake_referrers("secret", event, &hubs.repositories, &self.queues.repositories);
-        wake_referrers("secret", event, &hubs.organizations, &self.queues.organizations);
+        wake_referrers(
+            "secret",
+            event,
+            &hubs.repositories,
+            &self.queues.repositories,
+        );
+        wake_referrers(
+            "secret",
+            event,
+            &hubs.organizations,
+            &self.queues.organizations,
+        );
         wake_referrers("secret", event, &hubs.enterprises, &self.queues.enterprises);
     }
 
@@ -240,15 +321,27 @@ impl Wiring {
     }
 
     fn changed(&self, change: &Changed) {
-        let Hubs { endpoints, credentials, pools, .. } = &self.context.hubs;
+        let Hubs {
+            endpoints,
+            credentials,
+            pools,
+            ..
+        } = &self.context.hubs;
         match change {
             Changed::Availability => self.wake_all(Queue::add_fresh),
-            Changed::Controller => wake(&self.queues.server_configs, &self.context.hubs.server_configs.all()),
+            Changed::Controller => wake(
+                &self.queues.server_configs,
+                &self.context.hubs.server_configs.all(),
+            ),
             Changed::Endpoint(name) => {
                 wake(&self.queues.endpoints, &endpoints.by(&name_index(name)));
                 for endpoint in endpoints.by(&name_index(name)) {
                     let namespace = endpoint.namespace().unwrap_or_default();
-                    let users = credentials.by(&reference_index("endpoint", &namespace, &endpoint.name_any()));
+                    let users = credentials.by(&reference_index(
+                        "endpoint",
+                        &namespace,
+                        &endpoint.name_any(),
+                    ));
                     wake(&self.queues.credentials, &users);
                 }
             }
@@ -276,9 +369,27 @@ impl Wiring {
     fn entity(&self, kind: EntityKind, id: &str) {
         let hubs = &self.context.hubs;
         match kind {
-            EntityKind::Repository => wake_entity(&self.queues, &self.queues.repositories, hubs, &hubs.repositories, id),
-            EntityKind::Organization => wake_entity(&self.queues, &self.queues.organizations, hubs, &hubs.organizations, id),
-            EntityKind::Enterprise => wake_entity(&self.queues, &self.queues.enterprises, hubs, &hubs.enterprises, id),
+            EntityKind::Repository => wake_entity(
+                &self.queues,
+                &self.queues.repositories,
+                hubs,
+                &hubs.repositories,
+                id,
+            ),
+            EntityKind::Organization => wake_entity(
+                &self.queues,
+                &self.queues.organizations,
+                hubs,
+                &hubs.organizations,
+                id,
+            ),
+            EntityKind::Enterprise => wake_entity(
+                &self.queues,
+                &self.queues.enterprises,
+                hubs,
+                &hubs.enterprises,
+                id,
+            ),
         }
         wake(&self.queues.credentials, &hubs.credentials.all());
     }
@@ -295,7 +406,9 @@ impl Wiring {
         if !known {
             for pool in &pools {
                 let namespace = pool.namespace().unwrap_or_default();
-                self.queues.runners.add(self.names.key(&self.context, &namespace, name));
+                self.queues
+                    .runners
+                    .add(self.names.key(&self.context, &namespace, name));
             }
         }
     }
@@ -332,7 +445,8 @@ impl Wiring {
         let scope = &pool.spec.github_scope_ref;
         if let Some(kind) = kind_of_reference(&scope.kind) {
             let namespace = pool.namespace().unwrap_or_default();
-            self.scope_queue(kind).add(ObjectKey::new(namespace, &scope.name));
+            self.scope_queue(kind)
+                .add(ObjectKey::new(namespace, &scope.name));
         }
     }
 
@@ -364,7 +478,14 @@ impl Wiring {
 
 /// Wakes the objects of another kind that refer to this one by namespace and name.
 fn wake_referrers<K: Object>(kind: &str, event: &HubEvent, hub: &Hub<K>, queue: &Queue) {
-    wake(queue, &hub.by(&reference_index(kind, &event.key.namespace, &event.key.name)));
+    wake(
+        queue,
+        &hub.by(&reference_index(
+            kind,
+            &event.key.namespace,
+            &event.key.name,
+        )),
+    );
 }
 
 /// How a key is added: as noise, or as news that ends every back-off.
@@ -397,14 +518,22 @@ fn wake_terminating<K: ScopeObject>(queue: &Queue, hub: &Hub<K>) {
 }
 
 /// Wakes the objects that stand for an entity, and the Pools in it; all of the kind when none has its id yet.
-fn wake_entity<K: ScopeObject>(queues: &Queues, queue: &Queue, hubs: &Hubs, hub: &Hub<K>, id: &str) {
+fn wake_entity<K: ScopeObject>(
+    queues: &Queues,
+    queue: &Queue,
+    hubs: &Hubs,
+    hub: &Hub<K>,
+    id: &str,
+) {
     let mut objects = hub.by(&id_index(id));
     if objects.is_empty() {
         objects = hub.all();
     }
     for object in &objects {
         let key = ObjectKey::of(object.meta());
-        let pools = hubs.pools.by(&reference_index(K::NAME, &key.namespace, &key.name));
+        let pools = hubs
+            .pools
+            .by(&reference_index(K::NAME, &key.namespace, &key.name));
         wake(&queues.pools, &pools);
     }
     wake(queue, &objects);

@@ -55,12 +55,20 @@ pub fn same_runner_group(a: &str, b: &str) -> bool {
 }
 
 fn normal_runner_group(group: &str) -> &str {
-    if group.eq_ignore_ascii_case("default") { "" } else { group }
+    if group.eq_ignore_ascii_case("default") {
+        ""
+    } else {
+        group
+    }
 }
 
 /// Spells the pool balancer of an entity out: GARM's default is `roundrobin`.
 pub fn normal_balancer(balancer: &str) -> &str {
-    if balancer.is_empty() { "roundrobin" } else { balancer }
+    if balancer.is_empty() {
+        "roundrobin"
+    } else {
+        balancer
+    }
 }
 
 #[cfg(test)]
@@ -89,10 +97,15 @@ mod tests {
 
     #[test]
     fn ca_bundles_are_sets_of_certificates() {
-        let pem = |bytes: &str| format!("-----BEGIN CERTIFICATE-----\n{bytes}\n-----END CERTIFICATE-----\n");
+        let pem = |bytes: &str| {
+            format!("-----BEGIN CERTIFICATE-----\n{bytes}\n-----END CERTIFICATE-----\n")
+        };
         let (one, two) = (pem("AAAA"), pem("BBBB"));
         let noisy = format!("# company root\n{two}{one}{two}");
-        assert!(same_ca_bundle(format!("{one}{two}").as_bytes(), noisy.as_bytes()));
+        assert!(same_ca_bundle(
+            format!("{one}{two}").as_bytes(),
+            noisy.as_bytes()
+        ));
         assert!(!same_ca_bundle(one.as_bytes(), two.as_bytes()));
         assert!(!same_ca_bundle(b"junk", b"other junk"));
         assert!(same_ca_bundle(b"", b""));

@@ -5,7 +5,9 @@ use secrecy::SecretString;
 use crate::api::v1beta1::GitHubCredentialSpec;
 use crate::domain::field::FieldError;
 use crate::domain::pushed::{Hasher, Pushed};
-use crate::garm::wire::{AppKey, AuthMaterial, CreateCredential, Credential, Token, UpdateCredential};
+use crate::garm::wire::{
+    AppKey, AuthMaterial, CreateCredential, Credential, Token, UpdateCredential,
+};
 
 /// Credentials as their object wants them.
 #[derive(Clone, Debug)]
@@ -26,7 +28,11 @@ pub struct DesiredCredential {
 ///
 /// A trailing newline, as an editor or `kubectl create secret --from-file` leaves it, is no part of a token: GARM would store it and
 /// GitHub would answer 401.
-pub fn desired(name: &str, spec: &GitHubCredentialSpec, secret: &str) -> Result<DesiredCredential, Vec<FieldError>> {
+pub fn desired(
+    name: &str,
+    spec: &GitHubCredentialSpec,
+    secret: &str,
+) -> Result<DesiredCredential, Vec<FieldError>> {
     let secret = secret.trim_end_matches(['\r', '\n']);
     let material = material(spec, secret)?;
     let mut fingerprint = secret.as_bytes().to_vec();
@@ -48,7 +54,10 @@ fn material(spec: &GitHubCredentialSpec, secret: &str) -> Result<AuthMaterial, V
             oauth2_token: SecretString::from(secret.to_owned()),
         })),
         "app" => app(spec, secret),
-        other => Err(vec![FieldError::new("spec.authType", format!("{other:?} is not one of pat, app"))]),
+        other => Err(vec![FieldError::new(
+            "spec.authType",
+            format!("{other:?} is not one of pat, app"),
+        )]),
     }
 }
 
@@ -83,13 +92,23 @@ fn app(spec: &GitHubCredentialSpec, secret: &str) -> Result<AuthMaterial, Vec<Fi
 impl DesiredCredential {
     /// Renders the request that makes them.
     pub fn create(&self) -> CreateCredential {
-        CreateCredential::new(self.name.clone(), self.description.clone(), self.endpoint.clone(), self.material.clone())
+        CreateCredential::new(
+            self.name.clone(),
+            self.description.clone(),
+            self.endpoint.clone(),
+            self.material.clone(),
+        )
     }
 
     /// What to remember once the material is known to be in GARM as `actual`.
     pub fn memory(&self, hasher: &Hasher, uid: &str, actual: &Credential) -> Pushed {
         Pushed {
-            hash: Some(hasher.hash(uid, &actual.id.to_string(), self.material.auth_type(), &self.fingerprint)),
+            hash: Some(hasher.hash(
+                uid,
+                &actual.id.to_string(),
+                self.material.auth_type(),
+                &self.fingerprint,
+            )),
             updated_at: actual.updated_at,
         }
     }
@@ -109,11 +128,18 @@ impl DesiredCredential {
     pub fn immutable(&self, actual: &Credential) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if !actual.endpoint.eq_ignore_ascii_case(&self.endpoint) {
-            let message = format!("GARM cannot move credentials from endpoint {:?} to {:?}; delete the object and make it anew", actual.endpoint, self.endpoint);
+            let message = format!(
+                "GARM cannot move credentials from endpoint {:?} to {:?}; delete the object and make it anew",
+                actual.endpoint, self.endpoint
+            );
             errors.push(FieldError::new("spec.endpointRef", message));
         }
         if !actual.auth_type.is_empty() && actual.auth_type != self.material.auth_type() {
-            let message = format!("GARM cannot change it from {:?} to {:?}; delete the object and make it anew", actual.auth_type, self.material.auth_type());
+            let message = format!(
+                "GARM cannot change it from {:?} to {:?}; delete the object and make it anew",
+                actual.auth_type,
+                self.material.auth_type()
+            );
             errors.push(FieldError::new("spec.authType", message));
         }
         errors
@@ -129,7 +155,10 @@ mod tests {
     fn spec(auth_type: &str) -> GitHubCredentialSpec {
         GitHubCredentialSpec {
             auth_type: auth_type.to_owned(),
-            endpoint_ref: TypedRef { name: "ghes".to_owned(), ..TypedRef::default() },
+            endpoint_ref: TypedRef {
+                name: "ghes".to_owned(),
+                ..TypedRef::default()
+            },
             ..GitHubCredentialSpec::default()
         }
     }
@@ -154,35 +183,69 @@ mod tests {
         let wanted = desired("c", &spec("pat"), "token\n").unwrap();
         let memory = wanted.memory(&hasher(), "uid", &actual(1));
         assert!(wanted.diff(&actual(1), &memory, &memory).is_empty());
-        assert!(wanted.diff(&actual(1), &Pushed::default(), &memory).secret.is_some(), "nothing known");
+        assert!(
+            wanted
+                .diff(&actual(1), &Pushed::default(), &memory)
+                .secret
+                .is_some(),
+            "nothing known"
+        );
         let moved = wanted.memory(&hasher(), "uid", &actual(2));
-        assert!(wanted.diff(&actual(2), &memory, &moved).secret.is_some(), "changed by somebody else");
+        assert!(
+            wanted.diff(&actual(2), &memory, &moved).secret.is_some(),
+            "changed by somebody else"
+        );
         let other = desired("c", &spec("pat"), "rotated").unwrap();
         let rotated = other.memory(&hasher(), "uid", &actual(1));
-        assert!(other.diff(&actual(1), &memory, &rotated).secret.is_some(), "rotated");
+        assert!(
+            other.diff(&actual(1), &memory, &rotated).secret.is_some(),
+            "rotated"
+        );
     }
 
     #[test]
     fn a_trailing_newline_is_no_part_of_a_token() {
-        let memory = |secret| desired("c", &spec("pat"), secret).unwrap().memory(&hasher(), "uid", &actual(1));
+        let memory = |secret| {
+            desired("c", &spec("pat"), secret)
+                .unwrap()
+                .memory(&hasher(), "uid", &actual(1))
+        };
         assert_eq!(memory("token"), memory("token\r\n"));
         assert_ne!(memory("token"), memory("token "));
     }
 
     #[test]
     fn an_app_needs_its_numbers_and_a_pkcs1_key() {
-        let paths: Vec<String> = desired("c", &spec("app"), "-----BEGIN PRIVATE KEY-----").unwrap_err().into_iter().map(|e| e.path).collect();
-        assert_eq!(paths, ["spec.appId", "spec.installationId", "spec.secretRef"]);
-        let good = GitHubCredentialSpec { app_id: Some(1), installation_id: Some(2), ..spec("app") };
+        let paths: Vec<String> = desired("c", &spec("app"), "-----BEGIN PRIVATE KEY-----")
+            .unwrap_err()
+            .into_iter()
+            .map(|e| e.path)
+            .collect();
+        assert_eq!(
+            paths,
+            ["spec.appId", "spec.installationId", "spec.secretRef"]
+        );
+        let good = GitHubCredentialSpec {
+            app_id: Some(1),
+            installation_id: Some(2),
+            ..spec("app")
+        };
         assert!(desired("c", &good, "-----BEGIN RSA PRIVATE KEY-----\n").is_ok());
-        assert_eq!(desired("c", &spec("token"), "x").unwrap_err()[0].path, "spec.authType");
+        assert_eq!(
+            desired("c", &spec("token"), "x").unwrap_err()[0].path,
+            "spec.authType"
+        );
     }
 
     #[test]
     fn what_garm_cannot_change_is_named() {
         let wanted = desired("c", &spec("pat"), "token").unwrap();
         assert!(wanted.immutable(&actual(1)).is_empty());
-        let other = Credential { endpoint: "github.com".to_owned(), auth_type: "app".to_owned(), ..actual(1) };
+        let other = Credential {
+            endpoint: "github.com".to_owned(),
+            auth_type: "app".to_owned(),
+            ..actual(1)
+        };
         assert_eq!(wanted.immutable(&other).len(), 2);
     }
 }

@@ -89,7 +89,10 @@ mod tests {
     #[test]
     fn only_what_differs_is_sent() {
         assert!(desired().diff(&actual()).is_empty());
-        let changed = DesiredEndpoint { base_url: "https://new".to_owned(), ..desired() };
+        let changed = DesiredEndpoint {
+            base_url: "https://new".to_owned(),
+            ..desired()
+        };
         let update = changed.diff(&actual());
         assert_eq!(update.base_url.as_deref(), Some("https://new"));
         assert!(update.api_base_url.is_none() && update.description.is_none());
@@ -97,7 +100,10 @@ mod tests {
 
     #[test]
     fn a_removed_bundle_is_no_difference_but_told() {
-        let actual = Endpoint { ca_cert_bundle: b"pem".to_vec(), ..actual() };
+        let actual = Endpoint {
+            ca_cert_bundle: b"pem".to_vec(),
+            ..actual()
+        };
         assert!(desired().diff(&actual).is_empty());
         assert!(desired().leaves_bundle(&actual));
     }

@@ -41,7 +41,12 @@ impl DesiredEntity {
     /// Without `updated_at`: GARM moves that of an entity by itself, with each change of its pool manager.
     pub fn memory(&self, hasher: &Hasher, uid: &str, id: &str) -> Pushed {
         Pushed {
-            hash: Some(hasher.hash(uid, id, "webhook_secret", self.webhook_secret.expose_secret().as_bytes())),
+            hash: Some(hasher.hash(
+                uid,
+                id,
+                "webhook_secret",
+                self.webhook_secret.expose_secret().as_bytes(),
+            )),
             updated_at: None,
         }
     }
@@ -50,9 +55,13 @@ impl DesiredEntity {
     pub fn diff(&self, actual: &Entity, known: &Pushed, memory: &Pushed) -> UpdateEntity {
         let balancer = normal_balancer(&self.balancer);
         UpdateEntity {
-            credentials_name: (!self.credentials.eq_ignore_ascii_case(&actual.credentials_name)).then(|| self.credentials.clone()),
+            credentials_name: (!self
+                .credentials
+                .eq_ignore_ascii_case(&actual.credentials_name))
+            .then(|| self.credentials.clone()),
             webhook_secret: (known.hash != memory.hash).then(|| self.webhook_secret.clone()),
-            pool_balancer_type: (balancer != normal_balancer(&actual.pool_balancing_type)).then(|| balancer.to_owned()),
+            pool_balancer_type: (balancer != normal_balancer(&actual.pool_balancing_type))
+                .then(|| balancer.to_owned()),
         }
     }
 
@@ -66,7 +75,9 @@ impl DesiredEntity {
         if self.owner.as_deref() == Some("") {
             errors.push(FieldError::new("spec.owner", "must not be empty"));
         }
-        if let Some(actual) = actual.filter(|actual| !actual.endpoint.eq_ignore_ascii_case(&self.endpoint)) {
+        if let Some(actual) =
+            actual.filter(|actual| !actual.endpoint.eq_ignore_ascii_case(&self.endpoint))
+        {
             let message = format!(
                 "the credentials are on endpoint {:?} and the {} is on {:?}; use credentials of the same endpoint, or make the object anew",
                 self.endpoint,
@@ -131,8 +142,16 @@ mod tests {
         let hasher = Hasher::new(&SecretString::from("p".to_owned()));
         let memory = desired().memory(&hasher, "uid", "1");
         assert!(desired().diff(&actual(), &memory, &memory).is_empty());
-        assert!(desired().diff(&actual(), &Pushed::default(), &memory).webhook_secret.is_some());
-        let pack = Entity { pool_balancing_type: "pack".to_owned(), ..actual() };
+        assert!(
+            desired()
+                .diff(&actual(), &Pushed::default(), &memory)
+                .webhook_secret
+                .is_some()
+        );
+        let pack = Entity {
+            pool_balancing_type: "pack".to_owned(),
+            ..actual()
+        };
         let update = desired().diff(&pack, &memory, &memory);
         assert_eq!(update.pool_balancer_type.as_deref(), Some("roundrobin"));
         assert!(update.webhook_secret.is_none() && update.credentials_name.is_none());
@@ -140,9 +159,21 @@ mod tests {
 
     #[test]
     fn faults_name_their_fields() {
-        let wrong = DesiredEntity { balancer: "random".to_owned(), owner: Some(String::new()), endpoint: "other".to_owned(), ..desired() };
-        let paths: Vec<String> = wrong.faults(Some(&actual())).into_iter().map(|e| e.path).collect();
-        assert_eq!(paths, ["spec.poolBalancerType", "spec.owner", "spec.credentialsRef"]);
+        let wrong = DesiredEntity {
+            balancer: "random".to_owned(),
+            owner: Some(String::new()),
+            endpoint: "other".to_owned(),
+            ..desired()
+        };
+        let paths: Vec<String> = wrong
+            .faults(Some(&actual()))
+            .into_iter()
+            .map(|e| e.path)
+            .collect();
+        assert_eq!(
+            paths,
+            ["spec.poolBalancerType", "spec.owner", "spec.credentialsRef"]
+        );
         assert!(desired().faults(Some(&actual())).is_empty());
     }
 
@@ -154,10 +185,20 @@ mod tests {
             message: message.to_owned(),
         };
         let mut entity = actual();
-        assert_eq!(manager_failure(&entity).as_deref(), Some("the pool manager is starting up"));
+        assert_eq!(
+            manager_failure(&entity).as_deref(),
+            Some("the pool manager is starting up")
+        );
         entity.manager.failure_reason = "fetching tools: Unauthorized".to_owned();
-        assert_eq!(manager_failure(&entity).as_deref(), Some("fetching tools: Unauthorized"));
-        entity.events = Some(vec![event(2, "error", "new"), event(1, "error", "old"), event(3, "info", "noise")]);
+        assert_eq!(
+            manager_failure(&entity).as_deref(),
+            Some("fetching tools: Unauthorized")
+        );
+        entity.events = Some(vec![
+            event(2, "error", "new"),
+            event(1, "error", "old"),
+            event(3, "info", "noise"),
+        ]);
         assert_eq!(manager_failure(&entity).as_deref(), Some("new"));
         entity.manager.is_running = true;
         assert_eq!(manager_failure(&entity), None);

@@ -57,7 +57,7 @@ mod tests {
 
     fn object(terminating: bool, finalizer: bool, annotations: &[(&str, &str)]) -> ObjectMeta {
         ObjectMeta {
-            deletion_timestamp: terminating.then(|| Time(jiff::Timestamp::UNIX_EPOCH)),
+            deletion_timestamp: terminating.then_some(Time(jiff::Timestamp::UNIX_EPOCH)),
             finalizers: finalizer.then(|| vec!["f".to_owned()]),
             annotations: Some(
                 annotations
@@ -73,24 +73,42 @@ mod tests {
     fn a_terminating_object_without_our_finalizer_is_never_touched() {
         let gone = object(true, false, &[(meta::FORCE_DELETE, "true")]);
         assert_eq!(disposition(&gone, Some("f")), Disposition::Gone);
-        assert_eq!(disposition(&object(true, true, &[]), None), Disposition::Gone);
+        assert_eq!(
+            disposition(&object(true, true, &[]), None),
+            Disposition::Gone
+        );
     }
 
     #[test]
     fn force_delete_works_on_a_paused_object_and_only_while_terminating() {
         let both = [(meta::FORCE_DELETE, "true"), (meta::PAUSED, "")];
-        assert_eq!(disposition(&object(true, true, &both), Some("f")), Disposition::ForceRelease);
-        assert_eq!(disposition(&object(false, true, &both[..1]), Some("f")), Disposition::Live);
+        assert_eq!(
+            disposition(&object(true, true, &both), Some("f")),
+            Disposition::ForceRelease
+        );
+        assert_eq!(
+            disposition(&object(false, true, &both[..1]), Some("f")),
+            Disposition::Live
+        );
         let other_value = [(meta::FORCE_DELETE, "yes")];
-        assert_eq!(disposition(&object(true, true, &other_value), Some("f")), Disposition::Delete);
+        assert_eq!(
+            disposition(&object(true, true, &other_value), Some("f")),
+            Disposition::Delete
+        );
     }
 
     #[test]
     fn pause_stops_both_life_and_deletion_unless_its_value_is_false() {
         for value in ["true", "", "yes"] {
             let paused = [(meta::PAUSED, value)];
-            assert_eq!(disposition(&object(false, true, &paused), Some("f")), Disposition::Paused);
-            assert_eq!(disposition(&object(true, true, &paused), Some("f")), Disposition::Paused);
+            assert_eq!(
+                disposition(&object(false, true, &paused), Some("f")),
+                Disposition::Paused
+            );
+            assert_eq!(
+                disposition(&object(true, true, &paused), Some("f")),
+                Disposition::Paused
+            );
         }
         assert_eq!(
             disposition(&object(false, true, &[(meta::PAUSED, "false")]), Some("f")),

@@ -83,16 +83,31 @@ mod tests {
     fn the_oldest_owns_and_ties_go_by_namespace() {
         let (old, young) = (object("b", 1, false), object("a", 2, false));
         assert_eq!(claim(&old, [&old, &young]), Claim::Owner);
-        assert_eq!(claim(&young, [&old, &young]), Claim::Conflict { owner: "b/x".to_owned() });
+        assert_eq!(
+            claim(&young, [&old, &young]),
+            Claim::Conflict {
+                owner: "b/x".to_owned()
+            }
+        );
         let (a, b) = (object("a", 1, false), object("b", 1, false));
         assert_eq!(claim(&a, [&b]), Claim::Owner);
-        assert_eq!(claim(&b, [&a]), Claim::Conflict { owner: "a/x".to_owned() });
+        assert_eq!(
+            claim(&b, [&a]),
+            Claim::Conflict {
+                owner: "a/x".to_owned()
+            }
+        );
     }
 
     #[test]
     fn a_terminating_owner_hands_over_and_the_living_one_takes_over_at_once() {
         let (old, young) = (object("a", 1, true), object("b", 2, false));
-        assert_eq!(claim(&old, [&young]), Claim::HandOver { to: "b/x".to_owned() });
+        assert_eq!(
+            claim(&old, [&young]),
+            Claim::HandOver {
+                to: "b/x".to_owned()
+            }
+        );
         assert_eq!(claim(&young, [&old]), Claim::Owner);
     }
 
@@ -100,7 +115,12 @@ mod tests {
     fn of_two_terminating_ones_only_the_older_cleans_up() {
         let (old, young) = (object("a", 1, true), object("b", 2, true));
         assert_eq!(claim(&old, [&young]), Claim::Owner);
-        assert_eq!(claim(&young, [&old]), Claim::Conflict { owner: "a/x".to_owned() });
+        assert_eq!(
+            claim(&young, [&old]),
+            Claim::Conflict {
+                owner: "a/x".to_owned()
+            }
+        );
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub fn marked_uid(prefix: &str) -> Option<&str> {
     let uid = prefix.strip_prefix(MARKER)?;
     let groups: Vec<&str> = uid.split('-').collect();
     let lengths: Vec<usize> = groups.iter().map(|g| g.len()).collect();
-    let hex = groups.iter().all(|g| g.bytes().all(|b| b.is_ascii_hexdigit()));
+    let hex = groups
+        .iter()
+        .all(|g| g.bytes().all(|b| b.is_ascii_hexdigit()));
     (lengths == [8, 4, 4, 4, 12] && hex).then_some(uid)
 }
 
@@ -102,7 +104,11 @@ pub fn desired(spec: &PoolSpec, image_tag: &str) -> Result<DesiredPool, Vec<Fiel
 
 /// 0 means GARM's default: an old object may hold it, and GARM itself shows 0 for pools of organizations and enterprises.
 fn normal_timeout(minutes: i64) -> i64 {
-    if minutes == 0 { DEFAULT_BOOTSTRAP_TIMEOUT } else { minutes }
+    if minutes == 0 {
+        DEFAULT_BOOTSTRAP_TIMEOUT
+    } else {
+        minutes
+    }
 }
 
 fn check_numbers(spec: &PoolSpec, errors: &mut Vec<FieldError>) {
@@ -111,18 +117,30 @@ fn check_numbers(spec: &PoolSpec, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::new("spec.maxRunners", message));
     }
     if !(0..=MAX_RUNNERS).contains(&spec.min_idle_runners) {
-        let message = format!("{} is not between 0 and {MAX_RUNNERS}", spec.min_idle_runners);
+        let message = format!(
+            "{} is not between 0 and {MAX_RUNNERS}",
+            spec.min_idle_runners
+        );
         errors.push(FieldError::new("spec.minIdleRunners", message));
     } else if spec.min_idle_runners > spec.max_runners {
-        let message = format!("{} is more than maxRunners ({})", spec.min_idle_runners, spec.max_runners);
+        let message = format!(
+            "{} is more than maxRunners ({})",
+            spec.min_idle_runners, spec.max_runners
+        );
         errors.push(FieldError::new("spec.minIdleRunners", message));
     }
     if !(0..=MAX_RUNNERS).contains(&spec.runner_bootstrap_timeout) {
-        let message = format!("{} minutes is not a timeout; use 20 or more for most images", spec.runner_bootstrap_timeout);
+        let message = format!(
+            "{} minutes is not a timeout; use 20 or more for most images",
+            spec.runner_bootstrap_timeout
+        );
         errors.push(FieldError::new("spec.runnerBootstrapTimeout", message));
     }
     if let Some(priority) = spec.priority.filter(|p| !(0..=MAX_RUNNERS).contains(p)) {
-        errors.push(FieldError::new("spec.priority", format!("{priority} is not between 0 and {MAX_RUNNERS}")));
+        errors.push(FieldError::new(
+            "spec.priority",
+            format!("{priority} is not between 0 and {MAX_RUNNERS}"),
+        ));
     }
 }
 
@@ -132,25 +150,40 @@ fn check_words(spec: &PoolSpec, errors: &mut Vec<FieldError>) {
         ("spec.osArch", &spec.os_arch, &["amd64", "arm64", "arm"][..]),
     ] {
         if !allowed.contains(&value.as_str()) {
-            errors.push(FieldError::new(path, format!("{value:?} is not one of {}", allowed.join(", "))));
+            errors.push(FieldError::new(
+                path,
+                format!("{value:?} is not one of {}", allowed.join(", ")),
+            ));
         }
     }
-    for (path, value) in [("spec.providerName", &spec.provider_name), ("spec.flavor", &spec.flavor)] {
+    for (path, value) in [
+        ("spec.providerName", &spec.provider_name),
+        ("spec.flavor", &spec.flavor),
+    ] {
         if value.is_empty() {
             errors.push(FieldError::new(path, "must not be empty"));
         }
     }
     if spec.tags.is_empty() {
-        errors.push(FieldError::new("spec.tags", "at least one tag is needed, or no job ever finds the pool"));
+        errors.push(FieldError::new(
+            "spec.tags",
+            "at least one tag is needed, or no job ever finds the pool",
+        ));
     }
     for (index, tag) in spec.tags.iter().enumerate() {
         if tag.trim().is_empty() {
-            errors.push(FieldError::new(format!("spec.tags[{index}]"), "must not be empty"));
+            errors.push(FieldError::new(
+                format!("spec.tags[{index}]"),
+                "must not be empty",
+            ));
         }
     }
     let prefix = spec.runner_prefix.as_deref().unwrap_or_default();
     if prefix.chars().count() > MAX_PREFIX {
-        let message = format!("has {} characters; GitHub's limit for runner names leaves {MAX_PREFIX}", prefix.chars().count());
+        let message = format!(
+            "has {} characters; GitHub's limit for runner names leaves {MAX_PREFIX}",
+            prefix.chars().count()
+        );
         errors.push(FieldError::new("spec.runnerPrefix", message));
     }
     if marked_uid(prefix).is_some() {
@@ -171,10 +204,17 @@ pub fn parse_extra_specs(text: &str) -> Result<Value, FieldError> {
     }
     match serde_json::from_str::<Value>(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(FieldError::new(PATH, "must be a JSON object, such as {\"disk\": 50}")),
+        Ok(_) => Err(FieldError::new(
+            PATH,
+            "must be a JSON object, such as {\"disk\": 50}",
+        )),
         Err(error) => Err(FieldError::new(
             PATH,
-            format!("is not JSON (line {}, column {})", error.line(), error.column()),
+            format!(
+                "is not JSON (line {}, column {})",
+                error.line(),
+                error.column()
+            ),
         )),
     }
 }
@@ -208,11 +248,19 @@ impl DesiredPool {
         UpdatePool {
             max_runners: number(self.max_runners, actual.max_runners),
             min_idle_runners: number(self.min_idle_runners, actual.min_idle_runners),
-            runner_bootstrap_timeout: number(self.bootstrap_timeout, normal_timeout(actual.runner_bootstrap_timeout)),
+            runner_bootstrap_timeout: number(
+                self.bootstrap_timeout,
+                normal_timeout(actual.runner_bootstrap_timeout),
+            ),
             enabled: (self.enabled != actual.enabled).then_some(self.enabled),
-            priority: self.priority.and_then(|priority| number(priority, actual.priority)),
-            github_runner_group: (!same_runner_group(&self.runner_group, &actual.github_runner_group))
-                .then(|| self.runner_group.clone()),
+            priority: self
+                .priority
+                .and_then(|priority| number(priority, actual.priority)),
+            github_runner_group: (!same_runner_group(
+                &self.runner_group,
+                &actual.github_runner_group,
+            ))
+            .then(|| self.runner_group.clone()),
             image: word(&self.image, &actual.image),
             flavor: word(&self.flavor, &actual.flavor),
             os_type: word(&self.os_type, &actual.os_type),
@@ -288,13 +336,30 @@ mod tests {
             s.extra_specs = Some("[]".to_owned());
             s.runner_prefix = Some("x".repeat(50));
         });
-        let expected = ["spec.maxRunners", "spec.minIdleRunners", "spec.osType", "spec.osArch", "spec.tags", "spec.runnerPrefix", "spec.extraSpecs"];
+        let expected = [
+            "spec.maxRunners",
+            "spec.minIdleRunners",
+            "spec.osType",
+            "spec.osArch",
+            "spec.tags",
+            "spec.runnerPrefix",
+            "spec.extraSpecs",
+        ];
         assert_eq!(paths, expected);
-        assert_eq!(faults(|s| s.max_runners = 1_000_000_000_000), ["spec.maxRunners"]);
+        assert_eq!(
+            faults(|s| s.max_runners = 1_000_000_000_000),
+            ["spec.maxRunners"]
+        );
         assert_eq!(faults(|s| s.min_idle_runners = 5), ["spec.minIdleRunners"]);
         assert_eq!(faults(|s| s.tags.push(" ".to_owned())), ["spec.tags[1]"]);
-        assert_eq!(faults(|s| s.runner_prefix = Some(marker("01234567-89ab-cdef-0123-456789abcdef"))), ["spec.runnerPrefix"]);
-        assert_eq!(faults(|s| s.runner_prefix = Some("new-team".to_owned())), Vec::<String>::new());
+        assert_eq!(
+            faults(|s| s.runner_prefix = Some(marker("01234567-89ab-cdef-0123-456789abcdef"))),
+            ["spec.runnerPrefix"]
+        );
+        assert_eq!(
+            faults(|s| s.runner_prefix = Some("new-team".to_owned())),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
@@ -311,11 +376,30 @@ mod tests {
 
     #[test]
     fn defaults_of_garm_are_no_difference() {
-        let desired = desired(&PoolSpec { runner_bootstrap_timeout: 0, ..spec() }, "tag").unwrap();
+        let desired = desired(
+            &PoolSpec {
+                runner_bootstrap_timeout: 0,
+                ..spec()
+            },
+            "tag",
+        )
+        .unwrap();
         assert!(desired.diff(&actual(&desired)).is_empty());
-        let org_pool = Pool { runner_bootstrap_timeout: 0, extra_specs: None, priority: 7, ..actual(&desired) };
-        assert!(desired.diff(&org_pool).is_empty(), "an absent timeout is 20, priority is unmanaged, unknown extra specs do not count");
-        let null = Pool { extra_specs: Some(Value::Null), github_runner_group: "Default".to_owned(), ..actual(&desired) };
+        let org_pool = Pool {
+            runner_bootstrap_timeout: 0,
+            extra_specs: None,
+            priority: 7,
+            ..actual(&desired)
+        };
+        assert!(
+            desired.diff(&org_pool).is_empty(),
+            "an absent timeout is 20, priority is unmanaged, unknown extra specs do not count"
+        );
+        let null = Pool {
+            extra_specs: Some(Value::Null),
+            github_runner_group: "Default".to_owned(),
+            ..actual(&desired)
+        };
         assert!(desired.diff(&null).is_empty());
     }
 
@@ -323,10 +407,24 @@ mod tests {
     fn one_change_is_one_field() {
         let wanted = desired(&spec(), "tag").unwrap();
         let before = actual(&wanted);
-        let update = desired(&PoolSpec { max_runners: 9, ..spec() }, "tag").unwrap().diff(&before);
-        assert_eq!(serde_json::to_value(update).unwrap(), json!({"max_runners": 9}));
+        let update = desired(
+            &PoolSpec {
+                max_runners: 9,
+                ..spec()
+            },
+            "tag",
+        )
+        .unwrap()
+        .diff(&before);
+        assert_eq!(
+            serde_json::to_value(update).unwrap(),
+            json!({"max_runners": 9})
+        );
         let update = desired(&spec(), "other").unwrap().diff(&before);
-        assert_eq!(serde_json::to_value(update).unwrap(), json!({"image": "other"}));
+        assert_eq!(
+            serde_json::to_value(update).unwrap(),
+            json!({"image": "other"})
+        );
     }
 
     #[test]
@@ -352,7 +450,11 @@ mod tests {
         let create = wanted.create(uid);
         assert!(!create.enabled);
         assert_eq!(marked_uid(&create.runner_prefix), Some(uid));
-        let made = Pool { enabled: false, runner_prefix: marker(uid), ..actual(&wanted) };
+        let made = Pool {
+            enabled: false,
+            runner_prefix: marker(uid),
+            ..actual(&wanted)
+        };
         assert_eq!(
             serde_json::to_value(wanted.diff(&made)).unwrap(),
             json!({"enabled": true, "runner_prefix": "garm"})
@@ -361,7 +463,13 @@ mod tests {
 
     #[test]
     fn only_our_form_is_a_marker() {
-        for ordinary in ["garm", "new-", "new-team", "new-01234567", "01234567-89ab-cdef-0123-456789abcdef"] {
+        for ordinary in [
+            "garm",
+            "new-",
+            "new-team",
+            "new-01234567",
+            "01234567-89ab-cdef-0123-456789abcdef",
+        ] {
             assert_eq!(marked_uid(ordinary), None);
         }
     }

@@ -55,13 +55,19 @@ impl Hasher {
     /// Derives the key.
     pub fn new(password: &SecretString) -> Self {
         Self {
-            key: mac(password.expose_secret().as_bytes(), &[b"garm-operator pushed annotation v1"]),
+            key: mac(
+                password.expose_secret().as_bytes(),
+                &[b"garm-operator pushed annotation v1"],
+            ),
         }
     }
 
     /// Hashes one value for one object: the same secret in two objects gives two values.
     pub fn hash(&self, uid: &str, garm_id: &str, field: &str, value: &[u8]) -> String {
-        let digest = mac(&self.key, &[uid.as_bytes(), garm_id.as_bytes(), field.as_bytes(), value]);
+        let digest = mac(
+            &self.key,
+            &[uid.as_bytes(), garm_id.as_bytes(), field.as_bytes(), value],
+        );
         STANDARD_NO_PAD.encode(digest)
     }
 }

@@ -17,7 +17,13 @@ pub fn object_name(instance: &str) -> String {
     let mapped: String = instance
         .to_lowercase()
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' {
+                c
+            } else {
+                '-'
+            }
+        })
         .collect();
     let name = mapped.trim_matches('-');
     if name.is_empty() || name.len() > MAX_NAME {
@@ -29,7 +35,10 @@ pub fn object_name(instance: &str) -> String {
 /// The name for an instance whose plain object name is taken by another instance.
 pub fn distinct_object_name(instance: &str) -> String {
     let digest = Sha256::digest(instance.as_bytes());
-    let suffix: String = digest[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    let suffix = format!(
+        "{:02x}{:02x}{:02x}{:02x}",
+        digest[0], digest[1], digest[2], digest[3]
+    );
     let plain: String = instance
         .to_lowercase()
         .chars()
@@ -87,17 +96,36 @@ pub struct ScaleDown {
 ///
 /// First what can be removed and is old, then oldest first, then only as many as stand above `min_idle`: an undeletable old runner saves no
 /// other one, and a young one is never touched.
-pub fn scale_down(idle: &[IdleRunner<'_>], min_idle: i64, age: Duration, now: Timestamp) -> ScaleDown {
+pub fn scale_down(
+    idle: &[IdleRunner<'_>],
+    min_idle: i64,
+    age: Duration,
+    now: Timestamp,
+) -> ScaleDown {
     let old_from = |since: Timestamp| since.checked_add(age).unwrap_or(Timestamp::MAX);
     let mut old: Vec<&IdleRunner<'_>> = idle.iter().filter(|r| old_from(r.since) <= now).collect();
     let long_running = i64::try_from(old.len()).unwrap_or(i64::MAX);
-    let surplus = i64::try_from(idle.len()).unwrap_or(i64::MAX).saturating_sub(min_idle.max(0));
+    let surplus = i64::try_from(idle.len())
+        .unwrap_or(i64::MAX)
+        .saturating_sub(min_idle.max(0));
     let surplus = usize::try_from(surplus).unwrap_or(0);
     old.retain(|r| is_deletable(r.instance, false));
     old.sort_by_key(|r| (r.since, r.instance.name.clone()));
-    let remove: Vec<String> = old.iter().take(surplus).map(|r| r.instance.name.clone()).collect();
-    let next = idle.iter().map(|r| old_from(r.since)).filter(|at| *at > now).min();
-    ScaleDown { remove, long_running, next }
+    let remove: Vec<String> = old
+        .iter()
+        .take(surplus)
+        .map(|r| r.instance.name.clone())
+        .collect();
+    let next = idle
+        .iter()
+        .map(|r| old_from(r.since))
+        .filter(|at| *at > now)
+        .min();
+    ScaleDown {
+        remove,
+        long_running,
+        next,
+    }
 }
 
 /// Counts instances by what they do, for a Pool's status.
@@ -107,7 +135,8 @@ pub fn counts<'a>(instances: impl IntoIterator<Item = &'a Instance>) -> RunnerCo
         counts.total += 1;
         match (instance.status.as_str(), instance.runner_status.as_str()) {
             ("error", _) | (_, "failed") => counts.failed += 1,
-            ("pending_delete" | "pending_force_delete" | "deleting" | "deleted", _) | (_, "terminated") => counts.deleting += 1,
+            ("pending_delete" | "pending_force_delete" | "deleting" | "deleted", _)
+            | (_, "terminated") => counts.deleting += 1,
             _ if is_busy(instance) => counts.active += 1,
             (_, "idle") => counts.idle += 1,
             _ => counts.pending += 1,
@@ -118,9 +147,15 @@ pub fn counts<'a>(instances: impl IntoIterator<Item = &'a Instance>) -> RunnerCo
 
 /// The provider fault seen last among instances in state `error`, with the number of such instances.
 pub fn faults<'a>(instances: impl IntoIterator<Item = &'a Instance>) -> (usize, Option<String>) {
-    let mut failed: Vec<&Instance> = instances.into_iter().filter(|i| i.status == "error").collect();
+    let mut failed: Vec<&Instance> = instances
+        .into_iter()
+        .filter(|i| i.status == "error")
+        .collect();
     failed.sort_by_key(|i| Reverse(i.updated_at));
-    let fault = failed.iter().map(|i| i.provider_fault.trim()).find(|fault| !fault.is_empty());
+    let fault = failed
+        .iter()
+        .map(|i| i.provider_fault.trim())
+        .find(|fault| !fault.is_empty());
     (failed.len(), fault.map(str::to_owned))
 }
 
@@ -146,7 +181,10 @@ mod tests {
     fn names_are_valid_and_stable() {
         assert_eq!(object_name("garm-AbC123"), "garm-abc123");
         assert_eq!(object_name("team_x.y-Z"), "team-x-y-z");
-        assert_ne!(distinct_object_name("garm-AbC"), distinct_object_name("garm-aBC"));
+        assert_ne!(
+            distinct_object_name("garm-AbC"),
+            distinct_object_name("garm-aBC")
+        );
         assert!(distinct_object_name("garm-AbC").starts_with("garm-abc-"));
     }
 
@@ -166,17 +204,32 @@ mod tests {
             ("never-heard-of", false, false),
         ] {
             let one = instance("a", status, "idle");
-            assert_eq!((is_deletable(&one, false), is_deletable(&one, true)), (plain, forced), "{status}");
+            assert_eq!(
+                (is_deletable(&one, false), is_deletable(&one, true)),
+                (plain, forced),
+                "{status}"
+            );
         }
     }
 
     #[test]
     fn scale_down_filters_before_it_cuts() {
         let stuck = instance("stuck", "stopped", "idle");
-        let (a, b) = (instance("a", "running", "idle"), instance("b", "running", "idle"));
-        let (y, z) = (instance("y", "running", "idle"), instance("z", "running", "idle"));
-        let idle = [(&stuck, 0), (&a, 10), (&b, 20), (&y, 990), (&z, 995)]
-            .map(|(instance, since)| IdleRunner { instance, since: at(since) });
+        let (a, b) = (
+            instance("a", "running", "idle"),
+            instance("b", "running", "idle"),
+        );
+        let (y, z) = (
+            instance("y", "running", "idle"),
+            instance("z", "running", "idle"),
+        );
+        let idle =
+            [(&stuck, 0), (&a, 10), (&b, 20), (&y, 990), (&z, 995)].map(|(instance, since)| {
+                IdleRunner {
+                    instance,
+                    since: at(since),
+                }
+            });
         let age = Duration::from_secs(100);
         let got = scale_down(&idle, 3, age, at(1000));
         assert_eq!(got.remove, ["a", "b"]);
@@ -184,7 +237,11 @@ mod tests {
         assert_eq!(got.next, Some(at(1090)));
         assert_eq!(scale_down(&idle, 4, age, at(1000)).remove, ["a"]);
         assert!(scale_down(&idle, 5, age, at(1000)).remove.is_empty());
-        assert_eq!(scale_down(&idle, 0, age, at(1000)).remove, ["a", "b"], "young ones stay at minimum 0 too");
+        assert_eq!(
+            scale_down(&idle, 0, age, at(1000)).remove,
+            ["a", "b"],
+            "young ones stay at minimum 0 too"
+        );
     }
 
     #[test]
@@ -198,7 +255,14 @@ mod tests {
         ];
         let counts = counts(&all);
         assert_eq!(
-            (counts.total, counts.idle, counts.active, counts.failed, counts.pending, counts.deleting),
+            (
+                counts.total,
+                counts.idle,
+                counts.active,
+                counts.failed,
+                counts.pending,
+                counts.deleting
+            ),
             (5, 1, 1, 1, 1, 1)
         );
     }

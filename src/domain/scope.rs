@@ -1,8 +1,8 @@
 //! Repository, Organization and Enterprise seen as one: the scope in which GARM runs pools.
 
+use crate::api::meta;
 use crate::api::refs::{SecretKeyRef, TypedRef};
 use crate::api::v1beta1::{Enterprise, EntityStatus, Organization, Repository};
-use crate::api::meta;
 use crate::garm::wire::{Entity, EntityKind};
 
 /// What the rules read of a scope object.
@@ -59,9 +59,27 @@ macro_rules! scope {
     };
 }
 
-scope!(Repository, Repository, meta::FINALIZER_REPOSITORY, "repository-controller", |r| Some(&r.spec.owner));
-scope!(Organization, Organization, meta::FINALIZER_ORGANIZATION, "organization-controller", |_| None);
-scope!(Enterprise, Enterprise, meta::FINALIZER_ENTERPRISE, "enterprise-controller", |_| None);
+scope!(
+    Repository,
+    Repository,
+    meta::FINALIZER_REPOSITORY,
+    "repository-controller",
+    |r| Some(&r.spec.owner)
+);
+scope!(
+    Organization,
+    Organization,
+    meta::FINALIZER_ORGANIZATION,
+    "organization-controller",
+    |_| None
+);
+scope!(
+    Enterprise,
+    Enterprise,
+    meta::FINALIZER_ENTERPRISE,
+    "enterprise-controller",
+    |_| None
+);
 
 /// What makes an entity the same one: owner, name and endpoint without regard to case (GARM's own rule of uniqueness).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -106,9 +124,19 @@ mod tests {
     #[test]
     fn entities_are_the_same_without_regard_to_case_and_differ_by_owner_and_endpoint() {
         let key = EntityKey::new(EntityKind::Repository, "Acme", "Tools", "GHES");
-        assert_eq!(key, EntityKey::new(EntityKind::Repository, "acme", "tools", "ghes"));
-        for (owner, name, endpoint) in [("other", "tools", "ghes"), ("acme", "x", "ghes"), ("acme", "tools", "github.com")] {
-            assert_ne!(key, EntityKey::new(EntityKind::Repository, owner, name, endpoint));
+        assert_eq!(
+            key,
+            EntityKey::new(EntityKind::Repository, "acme", "tools", "ghes")
+        );
+        for (owner, name, endpoint) in [
+            ("other", "tools", "ghes"),
+            ("acme", "x", "ghes"),
+            ("acme", "tools", "github.com"),
+        ] {
+            assert_ne!(
+                key,
+                EntityKey::new(EntityKind::Repository, owner, name, endpoint)
+            );
         }
         assert_ne!(
             EntityKey::new(EntityKind::Organization, "", "acme", "ghes"),
@@ -118,7 +146,10 @@ mod tests {
 
     #[test]
     fn only_the_three_kinds_are_scopes() {
-        assert_eq!(kind_of_reference("Organization"), Some(EntityKind::Organization));
+        assert_eq!(
+            kind_of_reference("Organization"),
+            Some(EntityKind::Organization)
+        );
         assert_eq!(kind_of_reference("organization"), None);
         assert_eq!(kind_of_reference("Pool"), None);
     }

@@ -18,20 +18,33 @@ pub fn diff(spec: &GarmServerConfigSpec, actual: &Controller) -> Result<UpdateCo
         ("spec.webhookUrl", &spec.webhook_url),
     ]
     .into_iter()
-    .filter_map(|(path, url)| url.as_deref().filter(|url| !url.is_empty() && !is_absolute(url)).map(|url| (path, url)))
-    .map(|(path, url)| FieldError::new(path, format!("{url:?} is not an absolute http or https URL")))
+    .filter_map(|(path, url)| {
+        url.as_deref()
+            .filter(|url| !url.is_empty() && !is_absolute(url))
+            .map(|url| (path, url))
+    })
+    .map(|(path, url)| {
+        FieldError::new(
+            path,
+            format!("{url:?} is not an absolute http or https URL"),
+        )
+    })
     .collect();
     if !faults.is_empty() {
         return Err(sentence(&faults));
     }
     let url = |desired: &Option<String>, actual: &str| {
-        desired.clone().filter(|url| !url.is_empty() && !same_url(url, actual))
+        desired
+            .clone()
+            .filter(|url| !url.is_empty() && !same_url(url, actual))
     };
     Ok(UpdateController {
         metadata_url: url(&spec.metadata_url, &actual.metadata_url),
         callback_url: url(&spec.callback_url, &actual.callback_url),
         webhook_url: url(&spec.webhook_url, &actual.webhook_url),
-        minimum_job_age_backoff: spec.minimum_job_age_backoff.filter(|age| *age != actual.minimum_job_age_backoff),
+        minimum_job_age_backoff: spec
+            .minimum_job_age_backoff
+            .filter(|age| *age != actual.minimum_job_age_backoff),
     })
 }
 
@@ -59,14 +72,25 @@ mod tests {
             minimum_job_age_backoff: None,
         };
         let update = diff(&spec, &actual).unwrap();
-        assert_eq!(serde_json::to_value(update).unwrap(), serde_json::json!({"metadata_url": "http://other/api/v1/metadata"}));
+        assert_eq!(
+            serde_json::to_value(update).unwrap(),
+            serde_json::json!({"metadata_url": "http://other/api/v1/metadata"})
+        );
     }
 
     #[test]
     fn refuses_what_garm_would() {
         for bad in ["garm/metadata", "ftp://garm/x", "http://", "/path"] {
-            let spec = GarmServerConfigSpec { metadata_url: Some(bad.to_owned()), ..GarmServerConfigSpec::default() };
-            assert!(diff(&spec, &Controller::default()).unwrap_err().starts_with("spec.metadataUrl"), "{bad}");
+            let spec = GarmServerConfigSpec {
+                metadata_url: Some(bad.to_owned()),
+                ..GarmServerConfigSpec::default()
+            };
+            assert!(
+                diff(&spec, &Controller::default())
+                    .unwrap_err()
+                    .starts_with("spec.metadataUrl"),
+                "{bad}"
+            );
         }
     }
 }

@@ -55,15 +55,30 @@ impl Controller for Credentials {
         observe::observe(&self.0, object).await
     }
 
-    fn plan(&self, object: &GitHubCredential, observed: &observe::Observed, _: Timestamp) -> Plan<plan::Step> {
+    fn plan(
+        &self,
+        object: &GitHubCredential,
+        observed: &observe::Observed,
+        _: Timestamp,
+    ) -> Plan<plan::Step> {
         plan::plan(object, observed)
     }
 
-    async fn execute(&self, _: &GitHubCredential, observed: &mut observe::Observed, step: &plan::Step) -> Result<Effect, Verdict> {
+    async fn execute(
+        &self,
+        _: &GitHubCredential,
+        observed: &mut observe::Observed,
+        step: &plan::Step,
+    ) -> Result<Effect, Verdict> {
         apply::execute(&self.0, observed, step).await
     }
 
-    fn status(&self, object: &GitHubCredential, observed: &observe::Observed, conditions: &mut Conditions) -> GitHubCredentialStatus {
+    fn status(
+        &self,
+        object: &GitHubCredential,
+        observed: &observe::Observed,
+        conditions: &mut Conditions,
+    ) -> GitHubCredentialStatus {
         status::status(object, observed, conditions)
     }
 }

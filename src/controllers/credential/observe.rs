@@ -52,7 +52,10 @@ pub async fn observe(context: &Context, object: &GitHubCredential) -> Result<Obs
         endpoint: None,
         secret: None,
         desired: None,
-        users: actual.as_ref().map(|actual| users(context, actual)).unwrap_or_default(),
+        users: actual
+            .as_ref()
+            .map(|actual| users(context, actual))
+            .unwrap_or_default(),
         dependants: Vec::new(),
         actual,
         pushed: Pushed::parse(meta::annotation(&object.metadata, meta::PUSHED)),
@@ -63,7 +66,8 @@ pub async fn observe(context: &Context, object: &GitHubCredential) -> Result<Obs
         observed.dependants = dependants(context, &namespace, &observed);
         return Ok(observed);
     }
-    observed.endpoint = Some(references::endpoint(context, &namespace, &object.spec.endpoint_ref).shape());
+    observed.endpoint =
+        Some(references::endpoint(context, &namespace, &object.spec.endpoint_ref).shape());
     let unnamed = SecretKeyRef::default();
     let reference = object.spec.secret_ref.as_ref().unwrap_or(&unnamed);
     let value = if reference.name.is_empty() {
@@ -74,7 +78,10 @@ pub async fn observe(context: &Context, object: &GitHubCredential) -> Result<Obs
     if let Reference::Found(value) = &value {
         observed.desired = Some(match value.text() {
             Some(text) => desired(&observed.name, &object.spec, text),
-            None => Err(vec![FieldError::new("spec.secretRef", "the value is not text")]),
+            None => Err(vec![FieldError::new(
+                "spec.secretRef",
+                "the value is not text",
+            )]),
         });
     }
     observed.secret = Some(value.shape());
@@ -86,7 +93,11 @@ fn users(context: &Context, credential: &wire::Credential) -> Vec<(EntityKind, S
     let mut users: Vec<(EntityKind, String)> = EntityKind::ALL
         .into_iter()
         .flat_map(|kind| context.garm.entities(kind))
-        .filter(|entity| entity.credentials_name.eq_ignore_ascii_case(&credential.name))
+        .filter(|entity| {
+            entity
+                .credentials_name
+                .eq_ignore_ascii_case(&credential.name)
+        })
         .map(|entity| (entity.kind, entity.name.clone()))
         .collect();
     users.sort();
@@ -97,10 +108,14 @@ fn users(context: &Context, credential: &wire::Credential) -> Vec<(EntityKind, S
 fn dependants(context: &Context, namespace: &str, observed: &Observed) -> Vec<String> {
     let index = reference_index("credential", namespace, &observed.name);
     let hubs = &context.hubs;
-    let objects: Vec<(EntityKind, String)> = names(EntityKind::Repository, &hubs.repositories.by(&index))
-        .chain(names(EntityKind::Organization, &hubs.organizations.by(&index)))
-        .chain(names(EntityKind::Enterprise, &hubs.enterprises.by(&index)))
-        .collect();
+    let objects: Vec<(EntityKind, String)> =
+        names(EntityKind::Repository, &hubs.repositories.by(&index))
+            .chain(names(
+                EntityKind::Organization,
+                &hubs.organizations.by(&index),
+            ))
+            .chain(names(EntityKind::Enterprise, &hubs.enterprises.by(&index)))
+            .collect();
     let told = |(kind, name): &(EntityKind, String)| {
         if objects.contains(&(*kind, name.clone())) {
             format!("{} {namespace}/{name}", kind.word())
@@ -111,6 +126,9 @@ fn dependants(context: &Context, namespace: &str, observed: &Observed) -> Vec<St
     observed.users.iter().map(told).collect()
 }
 
-fn names<K: ResourceExt>(kind: EntityKind, objects: &[Arc<K>]) -> impl Iterator<Item = (EntityKind, String)> {
+fn names<K: ResourceExt>(
+    kind: EntityKind,
+    objects: &[Arc<K>],
+) -> impl Iterator<Item = (EntityKind, String)> {
     objects.iter().map(move |object| (kind, object.name_any()))
 }

@@ -42,13 +42,19 @@ pub fn plan(object: &GitHubCredential, observed: &Observed) -> Plan<Step> {
     if let Claim::Conflict { owner } | Claim::HandOver { to: owner } = &observed.claim {
         return Plan::idle(conflict("GitHubCredential", owner));
     }
-    if let Some(verdict) = awaited(observed.endpoint.as_ref(), ENDPOINT).or_else(|| awaited(observed.secret.as_ref(), SECRET)) {
+    if let Some(verdict) = awaited(observed.endpoint.as_ref(), ENDPOINT)
+        .or_else(|| awaited(observed.secret.as_ref(), SECRET))
+    {
         return Plan::idle(verdict);
     }
     match (&observed.desired, &observed.actual) {
         (None, _) => Plan::idle(Verdict::Ready),
-        (Some(Err(errors)), _) => Plan::idle(Verdict::Invalid { message: sentence(errors) }),
-        (Some(Ok(desired)), None) => Plan::with(vec![Step::Create(desired.clone())], Verdict::Ready),
+        (Some(Err(errors)), _) => Plan::idle(Verdict::Invalid {
+            message: sentence(errors),
+        }),
+        (Some(Ok(desired)), None) => {
+            Plan::with(vec![Step::Create(desired.clone())], Verdict::Ready)
+        }
         (Some(Ok(desired)), Some(actual)) => update(observed, desired, actual),
     }
 }
@@ -60,7 +66,9 @@ fn awaited(reference: Option<&Reference<()>>, shown: Shown) -> Option<Verdict> {
 fn update(observed: &Observed, desired: &DesiredCredential, actual: &Credential) -> Plan<Step> {
     let immutable = desired.immutable(actual);
     if !immutable.is_empty() {
-        return Plan::idle(Verdict::Invalid { message: sentence(&immutable) });
+        return Plan::idle(Verdict::Invalid {
+            message: sentence(&immutable),
+        });
     }
     let memory = desired.memory(&observed.hasher, &observed.uid, actual);
     let update = desired.diff(actual, &observed.pushed, &memory);

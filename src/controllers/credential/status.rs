@@ -8,9 +8,16 @@ use super::observe::Observed;
 use super::{ENDPOINT, SECRET};
 
 /// Renders the status but for `Ready`. Without credentials in GARM the last known facts stay.
-pub fn status(object: &GitHubCredential, observed: &Observed, conditions: &mut Conditions) -> GitHubCredentialStatus {
+pub fn status(
+    object: &GitHubCredential,
+    observed: &Observed,
+    conditions: &mut Conditions,
+) -> GitHubCredentialStatus {
     if let Some(endpoint) = &observed.endpoint {
-        let message = format!("GitHubEndpoint {} exists in GARM", object.spec.endpoint_ref.name);
+        let message = format!(
+            "GitHubEndpoint {} exists in GARM",
+            object.spec.endpoint_ref.name
+        );
         endpoint.show(conditions, ENDPOINT, &message);
     }
     if let Some(secret) = &observed.secret {

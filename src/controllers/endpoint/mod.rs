@@ -48,15 +48,30 @@ impl Controller for Endpoints {
         observe::observe(&self.0, object).await
     }
 
-    fn plan(&self, object: &GitHubEndpoint, observed: &observe::Observed, _: Timestamp) -> Plan<plan::Step> {
+    fn plan(
+        &self,
+        object: &GitHubEndpoint,
+        observed: &observe::Observed,
+        _: Timestamp,
+    ) -> Plan<plan::Step> {
         plan::plan(object, observed)
     }
 
-    async fn execute(&self, _: &GitHubEndpoint, observed: &mut observe::Observed, step: &plan::Step) -> Result<Effect, Verdict> {
+    async fn execute(
+        &self,
+        _: &GitHubEndpoint,
+        observed: &mut observe::Observed,
+        step: &plan::Step,
+    ) -> Result<Effect, Verdict> {
         apply::execute(&self.0, observed, step).await
     }
 
-    fn status(&self, _: &GitHubEndpoint, observed: &observe::Observed, conditions: &mut Conditions) -> GitHubEndpointStatus {
+    fn status(
+        &self,
+        _: &GitHubEndpoint,
+        observed: &observe::Observed,
+        conditions: &mut Conditions,
+    ) -> GitHubEndpointStatus {
         status::status(observed, conditions)
     }
 }

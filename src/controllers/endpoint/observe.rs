@@ -72,8 +72,13 @@ fn dependants(context: &Context, name: &str, namespace: &str) -> Vec<String> {
         .iter()
         .filter(|credential| credential.endpoint.eq_ignore_ascii_case(name))
         .map(|credential| {
-            let objects = context.hubs.credentials.by(&reference_index("endpoint", namespace, name));
-            let object = objects.iter().find(|c| c.name_any().eq_ignore_ascii_case(&credential.name));
+            let objects = context
+                .hubs
+                .credentials
+                .by(&reference_index("endpoint", namespace, name));
+            let object = objects
+                .iter()
+                .find(|c| c.name_any().eq_ignore_ascii_case(&credential.name));
             object.map_or_else(
                 || format!("credentials {:?} in GARM", credential.name),
                 |c| format!("GitHubCredential {namespace}/{}", c.name_any()),

@@ -32,7 +32,11 @@ pub fn plan(object: &GitHubEndpoint, observed: &Observed) -> Plan<Step> {
     if let Claim::Conflict { owner } | Claim::HandOver { to: owner } = &observed.claim {
         return Plan::idle(conflict("GitHubEndpoint", owner));
     }
-    if let Some(verdict) = observed.ca_bundle.as_ref().and_then(|ca| ca.awaited(CA_SECRET)) {
+    if let Some(verdict) = observed
+        .ca_bundle
+        .as_ref()
+        .and_then(|ca| ca.awaited(CA_SECRET))
+    {
         return Plan::idle(verdict);
     }
     let Some(desired) = &observed.desired else {
@@ -45,14 +49,21 @@ pub fn plan(object: &GitHubEndpoint, observed: &Observed) -> Plan<Step> {
         },
         Some(actual) => {
             let update = desired.diff(actual);
-            let steps = if update.is_empty() { Vec::new() } else { vec![Step::Update(update)] };
+            let steps = if update.is_empty() {
+                Vec::new()
+            } else {
+                vec![Step::Update(update)]
+            };
             Plan::with(steps, Verdict::Ready)
         }
     }
 }
 
 fn deletion(observed: &Observed) -> Plan<Step> {
-    if observed.claim != Claim::Owner || observed.name.eq_ignore_ascii_case(BUILT_IN) || observed.actual.is_none() {
+    if observed.claim != Claim::Owner
+        || observed.name.eq_ignore_ascii_case(BUILT_IN)
+        || observed.actual.is_none()
+    {
         return Plan::release();
     }
     if !observed.dependants.is_empty() {
@@ -76,7 +87,12 @@ fn missing_urls(desired: &DesiredEndpoint) -> Option<String> {
     ]
     .into_iter()
     .filter(|(_, url)| url.is_empty())
-    .map(|(path, _)| FieldError::new(path, "an absolute URL is needed, such as https://github.example.com"))
+    .map(|(path, _)| {
+        FieldError::new(
+            path,
+            "an absolute URL is needed, such as https://github.example.com",
+        )
+    })
     .collect();
     (!faults.is_empty()).then(|| sentence(&faults))
 }

@@ -27,9 +27,16 @@ pub async fn execute(
 ) -> Result<Effect, Verdict> {
     let garm = &context.garm;
     match step {
-        Step::Create { kind, scope, desired } => {
+        Step::Create {
+            kind,
+            scope,
+            desired,
+        } => {
             let uid = observed.uid.clone();
-            let made = garm.create_pool(*kind, scope, &desired.create(&uid)).await.map_err(|e| create_failure(&e))?;
+            let made = garm
+                .create_pool(*kind, scope, &desired.create(&uid))
+                .await
+                .map_err(|e| create_failure(&e))?;
             Ok(identified(observed, desired, made, "pool was made in GARM"))
         }
         Step::Adopt { id } => {
@@ -37,26 +44,44 @@ pub async fn execute(
             observed.actual = Some(Arc::new(pool));
             Ok(Effect {
                 identity: true,
-                ..Effect::told(event::INFO, "a pool made for this object was found in GARM and taken")
+                ..Effect::told(
+                    event::INFO,
+                    "a pool made for this object was found in GARM and taken",
+                )
             })
         }
         Step::RemoveSurplus { id } => {
             match garm.delete_pool(id).await {
-                Ok(()) | Err(garm::Error::NotFound) => observed.marked.retain(|pool| pool.id != *id),
+                Ok(()) | Err(garm::Error::NotFound) => {
+                    observed.marked.retain(|pool| pool.id != *id)
+                }
                 Err(error) => return Err(Verdict::garm(&error)),
             }
             Ok(Effect::default())
         }
-        Step::Update { id, update, desired } => match garm.update_pool(id, update).await {
+        Step::Update {
+            id,
+            update,
+            desired,
+        } => match garm.update_pool(id, update).await {
             Ok(answer) => Ok(updated(observed, desired, answer, update)),
             Err(garm::Error::NotFound) => Err(vanished()),
             Err(error) => Err(Verdict::garm(&error)),
         },
         Step::ScaleDown { name } => {
-            let asked = reaper.remove_idle(name).await.map_err(|e| runner_failure(context, &e))?;
+            let asked = reaper
+                .remove_idle(name)
+                .await
+                .map_err(|e| runner_failure(context, &e))?;
             observed.idle_since.retain(|(idle, _)| idle != name);
-            let note = format!("idle runner {name} is removed: it is older than the limit and more than minIdleRunners");
-            Ok(if asked == Asked::Sent { Effect::told(event::SCALING, note) } else { Effect::default() })
+            let note = format!(
+                "idle runner {name} is removed: it is older than the limit and more than minIdleRunners"
+            );
+            Ok(if asked == Asked::Sent {
+                Effect::told(event::SCALING, note)
+            } else {
+                Effect::default()
+            })
         }
         Step::Quiet { id } => {
             let quiet = UpdatePool {
@@ -78,10 +103,20 @@ pub async fn execute(
             }
         }
         Step::RemoveRunner { name, force } => {
-            let asked = reaper.remove(name, *force).await.map_err(|e| runner_failure(context, &e))?;
+            let asked = reaper
+                .remove(name, *force)
+                .await
+                .map_err(|e| runner_failure(context, &e))?;
             observed.asked.insert(name.clone());
-            let note = format!("runner {name} is removed, since its Pool {} is being deleted", object.metadata.name.as_deref().unwrap_or_default());
-            Ok(if asked == Asked::Sent { Effect::told(event::SCALING, note) } else { Effect::default() })
+            let note = format!(
+                "runner {name} is removed, since its Pool {} is being deleted",
+                object.metadata.name.as_deref().unwrap_or_default()
+            );
+            Ok(if asked == Asked::Sent {
+                Effect::told(event::SCALING, note)
+            } else {
+                Effect::default()
+            })
         }
         Step::Delete { id } => match garm.delete_pool(id).await {
             Ok(()) | Err(garm::Error::NotFound) => {
@@ -100,7 +135,12 @@ pub async fn execute(
     }
 }
 
-fn identified(observed: &mut Observed, desired: &DesiredPool, made: wire::Pool, note: &str) -> Effect {
+fn identified(
+    observed: &mut Observed,
+    desired: &DesiredPool,
+    made: wire::Pool,
+    note: &str,
+) -> Effect {
     observed.pushed = pool_memory(&observed.hasher, &observed.uid, desired, &made);
     observed.actual = Some(Arc::new(complete(made, desired)));
     Effect {
@@ -109,17 +149,28 @@ fn identified(observed: &mut Observed, desired: &DesiredPool, made: wire::Pool, 
     }
 }
 
-fn updated(observed: &mut Observed, desired: &DesiredPool, answer: wire::Pool, update: &UpdatePool) -> Effect {
+fn updated(
+    observed: &mut Observed,
+    desired: &DesiredPool,
+    answer: wire::Pool,
+    update: &UpdatePool,
+) -> Effect {
     let answer = complete(answer, desired);
     observed.pushed = pool_memory(&observed.hasher, &observed.uid, desired, &answer);
     observed.actual = Some(Arc::new(answer));
     let fields = update.fields().join(", ");
-    Effect::pushed(observed.pushed.clone(), event::UPDATING, format!("pool was changed in GARM: {fields}"))
+    Effect::pushed(
+        observed.pushed.clone(),
+        event::UPDATING,
+        format!("pool was changed in GARM: {fields}"),
+    )
 }
 
 /// Fills extra specs into an answer to our own write that did not carry them: they are what was just sent, or compared as equal.
 fn complete(mut answer: wire::Pool, desired: &DesiredPool) -> wire::Pool {
-    answer.extra_specs.get_or_insert_with(|| desired.extra_specs.clone());
+    answer
+        .extra_specs
+        .get_or_insert_with(|| desired.extra_specs.clone());
     answer
 }
 
@@ -128,7 +179,9 @@ fn create_failure(error: &garm::Error) -> Verdict {
     match error {
         garm::Error::Server { .. } => Verdict::Failed {
             reason: reasons::GARM_API_ERROR,
-            message: format!("GARM did not make the pool ({error}); check that spec.providerName names a provider of GARM's configuration"),
+            message: format!(
+                "GARM did not make the pool ({error}); check that spec.providerName names a provider of GARM's configuration"
+            ),
         },
         other => Verdict::garm(other),
     }

@@ -125,20 +125,37 @@ mod tests {
         assert_eq!(memory.idle_since("u", &[&idle("a", 10)], at(100)), [at(10)]);
         assert_eq!(memory.idle_since("u", &[&idle("a", 90)], at(100)), [at(10)]);
         assert!(memory.idle_since("u", &[], at(100)).is_empty());
-        assert_eq!(memory.idle_since("u", &[&idle("a", 90)], at(100)), [at(90)], "it worked in between");
-        assert_eq!(memory.idle_since("u", &[&idle("b", 500)], at(100)), [at(100)], "a clock ahead of ours");
+        assert_eq!(
+            memory.idle_since("u", &[&idle("a", 90)], at(100)),
+            [at(90)],
+            "it worked in between"
+        );
+        assert_eq!(
+            memory.idle_since("u", &[&idle("b", 500)], at(100)),
+            [at(100)],
+            "a clock ahead of ours"
+        );
     }
 
     #[test]
     fn counts_go_out_at_most_once_an_interval() {
         let memory = Memory::default();
-        let count = |total| RunnerCounts { total, ..RunnerCounts::default() };
+        let count = |total| RunnerCounts {
+            total,
+            ..RunnerCounts::default()
+        };
         let hour = Duration::from_secs(3600);
         assert_eq!(memory.counts("u", None, count(1), hour), (count(1), None));
-        assert_eq!(memory.counts("u", Some(count(1)), count(2), hour), (count(2), None));
+        assert_eq!(
+            memory.counts("u", Some(count(1)), count(2), hour),
+            (count(2), None)
+        );
         let (held, again) = memory.counts("u", Some(count(2)), count(3), hour);
         assert_eq!(held, count(2));
         assert!(again.is_some());
-        assert_eq!(memory.counts("u", Some(count(2)), count(3), Duration::ZERO), (count(3), None));
+        assert_eq!(
+            memory.counts("u", Some(count(2)), count(3), Duration::ZERO),
+            (count(3), None)
+        );
     }
 }

@@ -72,15 +72,38 @@ impl Controller for Pools {
         observe::observe(&self.context, &self.reaper, &self.memory, object).await
     }
 
-    fn plan(&self, object: &Pool, observed: &observe::Observed, now: Timestamp) -> Plan<plan::Step> {
+    fn plan(
+        &self,
+        object: &Pool,
+        observed: &observe::Observed,
+        now: Timestamp,
+    ) -> Plan<plan::Step> {
         plan::plan(object, observed, now)
     }
 
-    async fn execute(&self, object: &Pool, observed: &mut observe::Observed, step: &plan::Step) -> Result<Effect, Verdict> {
-        apply::execute(&self.context, &self.reaper, &self.memory, object, observed, step).await
+    async fn execute(
+        &self,
+        object: &Pool,
+        observed: &mut observe::Observed,
+        step: &plan::Step,
+    ) -> Result<Effect, Verdict> {
+        apply::execute(
+            &self.context,
+            &self.reaper,
+            &self.memory,
+            object,
+            observed,
+            step,
+        )
+        .await
     }
 
-    fn status(&self, object: &Pool, observed: &observe::Observed, conditions: &mut Conditions) -> PoolStatus {
+    fn status(
+        &self,
+        object: &Pool,
+        observed: &observe::Observed,
+        conditions: &mut Conditions,
+    ) -> PoolStatus {
         status::status(object, observed, conditions)
     }
 }

@@ -73,7 +73,12 @@ pub struct Deletion {
 }
 
 /// Reads what a plan needs.
-pub async fn observe(context: &Context, reaper: &Reaper, memory: &Memory, object: &Pool) -> Result<Observed, Verdict> {
+pub async fn observe(
+    context: &Context,
+    reaper: &Reaper,
+    memory: &Memory,
+    object: &Pool,
+) -> Result<Observed, Verdict> {
     let mut observed = Observed {
         uid: object.uid().unwrap_or_default(),
         scope: None,
@@ -100,10 +105,16 @@ pub async fn observe(context: &Context, reaper: &Reaper, memory: &Memory, object
     Ok(observed)
 }
 
-async fn observe_life(context: &Context, object: &Pool, observed: &mut Observed) -> Result<(), Verdict> {
+async fn observe_life(
+    context: &Context,
+    object: &Pool,
+    observed: &mut Observed,
+) -> Result<(), Verdict> {
     let namespace = object.namespace().unwrap_or_default();
-    let scope = target(context, &namespace, &object.spec.github_scope_ref).map_err(|fault| Verdict::Invalid {
-        message: FieldError::new("spec.githubScopeRef.kind", fault).to_string(),
+    let scope = target(context, &namespace, &object.spec.github_scope_ref).map_err(|fault| {
+        Verdict::Invalid {
+            message: FieldError::new("spec.githubScopeRef.kind", fault).to_string(),
+        }
     })?;
     let image = image_tag(context, &namespace, &object.spec.image_name);
     // Faults of the spec show even while a reference is missing.
@@ -112,7 +123,8 @@ async fn observe_life(context: &Context, object: &Pool, observed: &mut Observed)
     observed.actual = stored_pool(context, object).await?;
     if let Some(actual) = observed.actual.clone() {
         observed.actual = Some(with_extra_specs(context, observed, actual).await?);
-    } else if let (Reference::Found(scope), Reference::Found(_), Some(Ok(_))) = (&scope, &image, &observed.desired)
+    } else if let (Reference::Found(scope), Reference::Found(_), Some(Ok(_))) =
+        (&scope, &image, &observed.desired)
         && !scope.is_terminating
     {
         observed.marked = marked_pools(context, object, scope).await?;
@@ -135,12 +147,17 @@ fn image_tag(context: &Context, namespace: &str, name: &str) -> Reference<String
 
 /// Finds the pool by the stored id. Only GARM's own 404 means that it is gone; an id that an older object holds as well is not ours.
 async fn stored_pool(context: &Context, object: &Pool) -> Result<Option<Arc<wire::Pool>>, Verdict> {
-    let id = object.status.as_ref().map_or("", |status| status.id.as_str());
+    let id = object
+        .status
+        .as_ref()
+        .map_or("", |status| status.id.as_str());
     if id.is_empty() {
         return Ok(None);
     }
     let rivals = context.hubs.pools.by(&id_index(id));
-    if let Claim::Conflict { .. } = claim(&object.metadata, rivals.iter().map(|rival| &rival.metadata)) {
+    if let Claim::Conflict { .. } =
+        claim(&object.metadata, rivals.iter().map(|rival| &rival.metadata))
+    {
         return Ok(None);
     }
     if let Some(pool) = context.garm.pool(id) {
@@ -154,7 +171,11 @@ async fn stored_pool(context: &Context, object: &Pool) -> Result<Option<Arc<wire
 }
 
 /// Completes a pool whose extra specs no list has shown, by a read by id, unless our own last write is known to be GARM's last one.
-async fn with_extra_specs(context: &Context, observed: &Observed, actual: Arc<wire::Pool>) -> Result<Arc<wire::Pool>, Verdict> {
+async fn with_extra_specs(
+    context: &Context,
+    observed: &Observed,
+    actual: Arc<wire::Pool>,
+) -> Result<Arc<wire::Pool>, Verdict> {
     if actual.extra_specs.is_some() {
         return Ok(actual);
     }
@@ -173,7 +194,12 @@ async fn with_extra_specs(context: &Context, observed: &Observed, actual: Arc<wi
 }
 
 /// What to remember of a pool whose extra specs are as desired: enough to know after a restart that nobody wrote to it since.
-pub fn pool_memory(hasher: &Hasher, uid: &str, desired: &DesiredPool, actual: &wire::Pool) -> Pushed {
+pub fn pool_memory(
+    hasher: &Hasher,
+    uid: &str,
+    desired: &DesiredPool,
+    actual: &wire::Pool,
+) -> Pushed {
     let specs = desired.extra_specs.to_string();
     Pushed {
         hash: Some(hasher.hash(uid, &actual.id, "extra_specs", specs.as_bytes())),
@@ -182,36 +208,67 @@ pub fn pool_memory(hasher: &Hasher, uid: &str, desired: &DesiredPool, actual: &w
 }
 
 /// Lists live what bears our marker, after a live look at the object itself: a create is not idempotent, and a stale copy makes two.
-async fn marked_pools(context: &Context, object: &Pool, scope: &Target) -> Result<Vec<wire::Pool>, Verdict> {
+async fn marked_pools(
+    context: &Context,
+    object: &Pool,
+    scope: &Target,
+) -> Result<Vec<wire::Pool>, Verdict> {
     let api = context.api::<Pool>(&object.metadata);
-    let live = api.get_opt(&object.name_any()).await.map_err(|error| Verdict::Failed {
-        reason: crate::api::condition::reasons::RECONCILE_ERROR,
-        message: format!("reading the Pool before creation failed: {error}"),
-    })?;
+    let live = api
+        .get_opt(&object.name_any())
+        .await
+        .map_err(|error| Verdict::Failed {
+            reason: crate::api::condition::reasons::RECONCILE_ERROR,
+            message: format!("reading the Pool before creation failed: {error}"),
+        })?;
     match live {
-        Some(live) if live.metadata.uid == object.metadata.uid && live.metadata.deletion_timestamp.is_none() => {
+        Some(live)
+            if live.metadata.uid == object.metadata.uid
+                && live.metadata.deletion_timestamp.is_none() =>
+        {
             if live.status.as_ref().map(|s| &s.id) != object.status.as_ref().map(|s| &s.id) {
                 return Err(Verdict::Stale);
             }
         }
         _ => return Err(Verdict::Stale),
     }
-    let pools = context.garm.list_pools_of(scope.kind, &scope.id).await.map_err(|error| Verdict::garm(&error))?;
+    let pools = context
+        .garm
+        .list_pools_of(scope.kind, &scope.id)
+        .await
+        .map_err(|error| Verdict::garm(&error))?;
     Ok(ours(pools, object))
 }
 
 fn ours(pools: Vec<wire::Pool>, object: &Pool) -> Vec<wire::Pool> {
     let marker = marker(&object.uid().unwrap_or_default());
-    let mut ours: Vec<wire::Pool> = pools.into_iter().filter(|pool| pool.runner_prefix == marker).collect();
+    let mut ours: Vec<wire::Pool> = pools
+        .into_iter()
+        .filter(|pool| pool.runner_prefix == marker)
+        .collect();
     ours.sort_by(|a, b| a.id.cmp(&b.id));
     ours
 }
 
 /// Deletion reads only metadata and the id. Without an id a create may have been sent all the same: the marker tells.
-async fn observe_deletion(context: &Context, memory: &Memory, object: &Pool, observed: &mut Observed) -> Result<(), Verdict> {
+async fn observe_deletion(
+    context: &Context,
+    memory: &Memory,
+    object: &Pool,
+    observed: &mut Observed,
+) -> Result<(), Verdict> {
     observed.actual = stored_pool(context, object).await?;
-    if observed.actual.is_none() && object.status.as_ref().is_none_or(|status| status.id.is_empty()) {
-        let all = context.garm.list_pools().await.map_err(|error| Verdict::garm(&error))?;
+    if observed.actual.is_none()
+        && object
+            .status
+            .as_ref()
+            .is_none_or(|status| status.id.is_empty())
+    {
+        let all = context
+            .garm
+            .list_pools()
+            .await
+            .map_err(|error| Verdict::garm(&error))?;
         observed.actual = ours(all, object).into_iter().next().map(Arc::new);
     }
     let Some(actual) = &observed.actual else {
@@ -220,11 +277,19 @@ async fn observe_deletion(context: &Context, memory: &Memory, object: &Pool, obs
     };
     if memory.list_due(&observed.uid, context.deletion_pace()) {
         // Feeds the mirror, which is all that is read below.
-        context.garm.list_instances_of(&actual.id).await.map_err(|error| Verdict::garm(&error))?;
+        context
+            .garm
+            .list_instances_of(&actual.id)
+            .await
+            .map_err(|error| Verdict::garm(&error))?;
     }
     let starts_none = !actual.enabled && actual.min_idle_runners == 0;
     observed.deletion = Some(Deletion {
-        quiet_for: if starts_none { memory.quiet_for(&observed.uid) } else { Duration::ZERO },
+        quiet_for: if starts_none {
+            memory.quiet_for(&observed.uid)
+        } else {
+            Duration::ZERO
+        },
         settle: context.timings.pool_delete_settle,
         pace: context.deletion_pace(),
         force: meta::has_flag(&object.metadata, meta::FORCE_REMOVE),
@@ -232,7 +297,13 @@ async fn observe_deletion(context: &Context, memory: &Memory, object: &Pool, obs
     Ok(())
 }
 
-fn observe_runners(context: &Context, reaper: &Reaper, memory: &Memory, object: &Pool, observed: &mut Observed) {
+fn observe_runners(
+    context: &Context,
+    reaper: &Reaper,
+    memory: &Memory,
+    object: &Pool,
+    observed: &mut Observed,
+) {
     let Some(actual) = &observed.actual else {
         return;
     };
@@ -240,19 +311,30 @@ fn observe_runners(context: &Context, reaper: &Reaper, memory: &Memory, object: 
     let names = observed.instances.iter().map(|i| i.name.clone());
     observed.asked = names.filter(|name| reaper.is_asked(name)).collect();
     let waits = |i: &&Instance| is_idle(i) && !observed.asked.contains(&i.name);
-    let idle: Vec<&Instance> = observed.instances.iter().map(|i| &**i).filter(waits).collect();
+    let idle: Vec<&Instance> = observed
+        .instances
+        .iter()
+        .map(|i| &**i)
+        .filter(waits)
+        .collect();
     let since = memory.idle_since(&observed.uid, &idle, Timestamp::now());
     observed.idle_since = idle.iter().map(|i| i.name.clone()).zip(since).collect();
     let current = counts(observed.instances.iter().map(|i| &**i));
     let stored = object.status.as_ref().and_then(|status| status.runners);
-    (observed.counts, observed.counts_due) =
-        memory.counts(&observed.uid, stored, current, context.timings.status_counts_interval);
+    (observed.counts, observed.counts_due) = memory.counts(
+        &observed.uid,
+        stored,
+        current,
+        context.timings.status_counts_interval,
+    );
 }
 
 /// The faults of the spec, if any, as a verdict.
 pub fn invalid(observed: &Observed) -> Option<Verdict> {
     match &observed.desired {
-        Some(Err(errors)) => Some(Verdict::Invalid { message: sentence(errors) }),
+        Some(Err(errors)) => Some(Verdict::Invalid {
+            message: sentence(errors),
+        }),
         _ => None,
     }
 }

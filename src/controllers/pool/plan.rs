@@ -27,7 +27,7 @@ pub enum Step {
         /// Id of the scope.
         scope: String,
         /// The pool.
-        desired: DesiredPool,
+        desired: Box<DesiredPool>,
     },
     /// Take a pool that bears our marker.
     Adopt {
@@ -44,9 +44,9 @@ pub enum Step {
         /// Id of the pool.
         id: String,
         /// What differs.
-        update: UpdatePool,
+        update: Box<UpdatePool>,
         /// What was wanted, to remember it once it is sent.
-        desired: DesiredPool,
+        desired: Box<DesiredPool>,
     },
     /// DELETE an idle runner above the minimum, if it still is one.
     ScaleDown {
@@ -81,10 +81,13 @@ pub fn plan(object: &Pool, observed: &Observed, now: Timestamp) -> Plan<Step> {
         return Plan::idle(verdict);
     }
     let missing = observed.scope.as_ref().and_then(|r| r.awaited(SCOPE));
-    if let Some(verdict) = missing.or_else(|| observed.image.as_ref().and_then(|r| r.awaited(IMAGE))) {
+    if let Some(verdict) =
+        missing.or_else(|| observed.image.as_ref().and_then(|r| r.awaited(IMAGE)))
+    {
         return Plan::idle(verdict);
     }
-    let (Some(Reference::Found(scope)), Some(Ok(desired))) = (&observed.scope, &observed.desired) else {
+    let (Some(Reference::Found(scope)), Some(Ok(desired))) = (&observed.scope, &observed.desired)
+    else {
         return Plan::idle(Verdict::Ready);
     };
     if let Some(actual) = observed.actual.as_deref() {
@@ -96,41 +99,72 @@ pub fn plan(object: &Pool, observed: &Observed, now: Timestamp) -> Plan<Step> {
             message: "the scope is being deleted".to_owned(),
         });
     }
-    Plan::with(creation(observed, desired, (scope.kind, &scope.id)), Verdict::Ready)
+    Plan::with(
+        creation(observed, desired, (scope.kind, &scope.id)),
+        Verdict::Ready,
+    )
 }
 
 /// One pool with our marker: it is ours. Several: the lowest id stays, the others go first, so that a crash in between loses no trace of
 /// them. None: a new one.
-fn creation(observed: &Observed, desired: &DesiredPool, (kind, scope): (EntityKind, &str)) -> Vec<Step> {
+fn creation(
+    observed: &Observed,
+    desired: &DesiredPool,
+    (kind, scope): (EntityKind, &str),
+) -> Vec<Step> {
     let Some((ours, surplus)) = observed.marked.split_first() else {
         return vec![Step::Create {
             kind,
             scope: scope.to_owned(),
-            desired: desired.clone(),
+            desired: Box::new(desired.clone()),
         }];
     };
-    let remove = surplus.iter().filter(|pool| !pool.enabled).map(|pool| Step::RemoveSurplus { id: pool.id.clone() });
-    remove.chain([Step::Adopt { id: ours.id.clone() }]).collect()
+    let remove = surplus
+        .iter()
+        .filter(|pool| !pool.enabled)
+        .map(|pool| Step::RemoveSurplus {
+            id: pool.id.clone(),
+        });
+    remove
+        .chain([Step::Adopt {
+            id: ours.id.clone(),
+        }])
+        .collect()
 }
 
-fn update(observed: &Observed, desired: &DesiredPool, actual: &wire::Pool, scope: (EntityKind, &str), now: Timestamp) -> Plan<Step> {
+fn update(
+    observed: &Observed,
+    desired: &DesiredPool,
+    actual: &wire::Pool,
+    scope: (EntityKind, &str),
+    now: Timestamp,
+) -> Plan<Step> {
     let fixed = immutable(desired, actual, scope);
     if !fixed.is_empty() {
-        return Plan::idle(Verdict::Invalid { message: sentence(&fixed) });
+        return Plan::idle(Verdict::Invalid {
+            message: sentence(&fixed),
+        });
     }
     let mut steps = Vec::new();
     let update = desired.diff(actual);
     if !update.is_empty() {
         steps.push(Step::Update {
             id: actual.id.clone(),
-            update,
-            desired: desired.clone(),
+            update: Box::new(update),
+            desired: Box::new(desired.clone()),
         });
     }
     let scaling = scaling(observed, desired.min_idle_runners, now);
-    steps.extend(scaling.remove.into_iter().map(|name| Step::ScaleDown { name }));
+    steps.extend(
+        scaling
+            .remove
+            .into_iter()
+            .map(|name| Step::ScaleDown { name }),
+    );
     let mut plan = Plan::with(steps, Verdict::Ready);
-    let next_old = scaling.next.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+    let next_old = scaling
+        .next
+        .map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
     plan.wake = [observed.counts_due, next_old].into_iter().flatten().min();
     plan
 }
@@ -142,14 +176,21 @@ pub fn scaling(observed: &Observed, min_idle: i64, now: Timestamp) -> ScaleDown 
         .iter()
         .filter_map(|(name, since)| {
             let instance = observed.instances.iter().find(|i| i.name == *name)?;
-            Some(IdleRunner { instance, since: *since })
+            Some(IdleRunner {
+                instance,
+                since: *since,
+            })
         })
         .collect();
     scale_down(&idle, min_idle, observed.idle_age, now)
 }
 
 /// Names what GARM cannot change, where it differs.
-fn immutable(desired: &DesiredPool, actual: &wire::Pool, scope: (EntityKind, &str)) -> Vec<FieldError> {
+fn immutable(
+    desired: &DesiredPool,
+    actual: &wire::Pool,
+    scope: (EntityKind, &str),
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if desired.provider_name != actual.provider_name {
         let message = format!(
@@ -173,10 +214,13 @@ fn deletion(observed: &Observed) -> Plan<Step> {
         return Plan::release();
     };
     if actual.enabled || actual.min_idle_runners > 0 {
-        let steps = vec![Step::Quiet { id: actual.id.clone() }];
+        let steps = vec![Step::Quiet {
+            id: actual.id.clone(),
+        }];
         return Plan::with(steps, deleting(observed, deletion.pace));
     }
-    let removable = |i: &wire::Instance| is_deletable(i, deletion.force) && (deletion.force || !is_busy(i));
+    let removable =
+        |i: &wire::Instance| is_deletable(i, deletion.force) && (deletion.force || !is_busy(i));
     let steps: Vec<Step> = observed
         .instances
         .iter()
@@ -191,7 +235,12 @@ fn deletion(observed: &Observed) -> Plan<Step> {
     }
     match settled(deletion) {
         Some(rest) => Plan::idle(deleting(observed, rest)),
-        None => Plan::with(vec![Step::Delete { id: actual.id.clone() }], deleting(observed, deletion.pace)),
+        None => Plan::with(
+            vec![Step::Delete {
+                id: actual.id.clone(),
+            }],
+            deleting(observed, deletion.pace),
+        ),
     }
 }
 

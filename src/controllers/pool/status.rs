@@ -15,11 +15,17 @@ use super::{IMAGE, SCOPE};
 pub fn status(object: &Pool, observed: &Observed, conditions: &mut Conditions) -> PoolStatus {
     let previous = object.status.clone().unwrap_or_default();
     if let Some(scope) = &observed.scope {
-        let message = format!("{} {} exists in GARM", object.spec.github_scope_ref.kind, object.spec.github_scope_ref.name);
+        let message = format!(
+            "{} {} exists in GARM",
+            object.spec.github_scope_ref.kind, object.spec.github_scope_ref.name
+        );
         scope.show(conditions, SCOPE, &message);
     }
     if let Some(image) = &observed.image {
-        let message = image.found().map(|tag| format!("tag {tag}")).unwrap_or_default();
+        let message = image
+            .found()
+            .map(|tag| format!("tag {tag}"))
+            .unwrap_or_default();
         image.show(conditions, IMAGE, &message);
     }
     let selector = format!("{}={}", meta::POOL_UID, observed.uid);
@@ -52,8 +58,15 @@ fn failed_runners(observed: &Observed, conditions: &mut Conditions) {
         }
         (count, fault) => {
             let cause = fault.unwrap_or_else(|| "GARM gives no cause".to_owned());
-            let message = format!("{count} of the runners could not be created or removed by the provider: {cause}");
-            conditions.set(types::FAILED_RUNNERS, Truth::True, reasons::PROVIDER_FAULT, message);
+            let message = format!(
+                "{count} of the runners could not be created or removed by the provider: {cause}"
+            );
+            conditions.set(
+                types::FAILED_RUNNERS,
+                Truth::True,
+                reasons::PROVIDER_FAULT,
+                message,
+            );
         }
     }
 }

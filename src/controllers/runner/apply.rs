@@ -84,7 +84,9 @@ async fn drop_object(context: &Context, object: &Runner) -> Result<Effect, Verdi
         reason: reasons::RECONCILE_ERROR,
         message: format!("removing the Runner object failed: {error}"),
     };
-    remove_finalizer(&api, &object.metadata, meta::FINALIZER_RUNNER).await.map_err(failed)?;
+    remove_finalizer(&api, &object.metadata, meta::FINALIZER_RUNNER)
+        .await
+        .map_err(failed)?;
     let only_this = DeleteParams {
         preconditions: Some(Preconditions {
             uid: object.uid(),

@@ -33,7 +33,11 @@ pub struct Runners {
 impl Runners {
     /// Makes the controller; `names` is shared with what turns mirror changes into keys.
     pub fn new(context: Arc<Context>, reaper: Arc<Reaper>, names: Arc<Names>) -> Self {
-        Self { context, reaper, names }
+        Self {
+            context,
+            reaper,
+            names,
+        }
     }
 
     /// Runs one pass over a key: over the object, or over the instance that has none yet.
@@ -70,7 +74,8 @@ impl Runners {
             return None;
         };
         let pool = observe::claiming_pool(&self.context, &instance.pool_id)?;
-        (pool.metadata.namespace.as_deref() == Some(&key.namespace)).then(|| apply::object(key, &pool))
+        (pool.metadata.namespace.as_deref() == Some(&key.namespace))
+            .then(|| apply::object(key, &pool))
     }
 }
 
@@ -100,15 +105,30 @@ impl Controller for Runners {
         observe::observe(&self.context, &self.names, &self.reaper, object).await
     }
 
-    fn plan(&self, object: &Runner, observed: &observe::Observed, _: Timestamp) -> Plan<plan::Step> {
+    fn plan(
+        &self,
+        object: &Runner,
+        observed: &observe::Observed,
+        _: Timestamp,
+    ) -> Plan<plan::Step> {
         plan::plan(object, observed)
     }
 
-    async fn execute(&self, object: &Runner, observed: &mut observe::Observed, step: &plan::Step) -> Result<Effect, Verdict> {
+    async fn execute(
+        &self,
+        object: &Runner,
+        observed: &mut observe::Observed,
+        step: &plan::Step,
+    ) -> Result<Effect, Verdict> {
         apply::execute(&self.context, &self.reaper, object, observed, step).await
     }
 
-    fn status(&self, object: &Runner, observed: &observe::Observed, _: &mut Conditions) -> RunnerStatus {
+    fn status(
+        &self,
+        object: &Runner,
+        observed: &observe::Observed,
+        _: &mut Conditions,
+    ) -> RunnerStatus {
         status::status(object, observed)
     }
 }

@@ -36,10 +36,20 @@ impl Names {
         }
         let plain = ObjectKey::new(namespace, object_name(instance));
         let mut given = self.lock();
-        let taken_by_object = hub.valid(&plain).and_then(|object| stored_name(&object).map(str::to_owned));
-        let taken = taken_by_object.or_else(|| given.get(&plain).cloned()).is_some_and(|other| other != instance);
-        let key = if taken { ObjectKey::new(namespace, distinct_object_name(instance)) } else { plain };
-        given.entry(key.clone()).or_insert_with(|| instance.to_owned());
+        let taken_by_object = hub
+            .valid(&plain)
+            .and_then(|object| stored_name(&object).map(str::to_owned));
+        let taken = taken_by_object
+            .or_else(|| given.get(&plain).cloned())
+            .is_some_and(|other| other != instance);
+        let key = if taken {
+            ObjectKey::new(namespace, distinct_object_name(instance))
+        } else {
+            plain
+        };
+        given
+            .entry(key.clone())
+            .or_insert_with(|| instance.to_owned());
         key
     }
 
@@ -54,7 +64,9 @@ impl Names {
             let own = object.name_any();
             let all = context.garm.instances();
             let mut names = all.iter().map(|instance| &instance.name);
-            names.find(|name| object_name(name) == own || distinct_object_name(name) == own).cloned()
+            names
+                .find(|name| object_name(name) == own || distinct_object_name(name) == own)
+                .cloned()
         })
     }
 
@@ -75,5 +87,10 @@ impl Names {
 }
 
 fn stored_name(object: &Runner) -> Option<&str> {
-    object.status.as_ref()?.name.as_deref().filter(|name| !name.is_empty())
+    object
+        .status
+        .as_ref()?
+        .name
+        .as_deref()
+        .filter(|name| !name.is_empty())
 }

@@ -35,7 +35,12 @@ pub struct Observed {
 }
 
 /// Reads what a plan needs. An instance counts as gone only on proof.
-pub async fn observe(context: &Context, names: &Names, reaper: &Reaper, object: &Runner) -> Result<Observed, Verdict> {
+pub async fn observe(
+    context: &Context,
+    names: &Names,
+    reaper: &Reaper,
+    object: &Runner,
+) -> Result<Observed, Verdict> {
     let key = ObjectKey::of(&object.metadata);
     let name = names.instance_of(context, object);
     let mut instance = name.as_deref().and_then(|name| context.garm.instance(name));
@@ -60,7 +65,9 @@ pub async fn observe(context: &Context, names: &Names, reaper: &Reaper, object: 
         }
     }
     Ok(Observed {
-        pool: instance.as_ref().and_then(|instance| claiming_pool(context, &instance.pool_id)),
+        pool: instance
+            .as_ref()
+            .and_then(|instance| claiming_pool(context, &instance.pool_id)),
         enabled: context.runner_reconciliation,
         asked: name.as_deref().is_some_and(|name| reaper.is_asked(name)),
         force: meta::has_flag(&object.metadata, meta::FORCE_REMOVE),
@@ -75,7 +82,9 @@ pub fn claiming_pool(context: &Context, pool_id: &str) -> Option<Arc<Pool>> {
         return None;
     }
     let pools = context.hubs.pools.by(&id_index(pool_id));
-    let owner = pools.iter().find(|pool| claim(&pool.metadata, pools.iter().map(|other| &other.metadata)) == Claim::Owner)?;
+    let owner = pools.iter().find(|pool| {
+        claim(&pool.metadata, pools.iter().map(|other| &other.metadata)) == Claim::Owner
+    })?;
     (!meta::is_terminating(&owner.metadata)).then(|| owner.clone())
 }
 
@@ -91,6 +100,12 @@ fn is_proven_gone(context: &Context, names: &Names, object: &Runner) -> bool {
     // Creation times come in whole seconds from another clock.
     let allowance = Duration::from_secs(5);
     let ago = Instant::now().saturating_duration_since(listed);
-    let listed_at = Timestamp::now().checked_sub(ago + allowance).unwrap_or(Timestamp::MIN);
-    object.metadata.creation_timestamp.as_ref().is_some_and(|made| made.0 < listed_at)
+    let listed_at = Timestamp::now()
+        .checked_sub(ago + allowance)
+        .unwrap_or(Timestamp::MIN);
+    object
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .is_some_and(|made| made.0 < listed_at)
 }

@@ -52,13 +52,19 @@ fn deletion(observed: &Observed) -> Plan<Step> {
         message,
     };
     let mut plan = if observed.asked || !is_deletable(instance, observed.force) {
-        Plan::idle(waiting(format!("GARM has the runner in state {:?}", instance.status)))
+        Plan::idle(waiting(format!(
+            "GARM has the runner in state {:?}",
+            instance.status
+        )))
     } else {
         let step = Step::Remove {
             name: instance.name.clone(),
             force: observed.force,
         };
-        Plan::with(vec![step], waiting("GARM was asked to remove the runner".to_owned()))
+        Plan::with(
+            vec![step],
+            waiting("GARM was asked to remove the runner".to_owned()),
+        )
     };
     plan.wake = Some(observed.again);
     plan

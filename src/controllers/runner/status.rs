@@ -38,9 +38,15 @@ pub fn status(object: &Runner, observed: &Observed) -> RunnerStatus {
         status: text(&instance.runner_status),
         instance_status: text(&instance.status),
         // The Pool's name where a Pool claims it; while that Pool goes away the name stays.
-        pool_id: pool_name.or(previous.pool_id).or_else(|| text(&instance.pool_id)),
+        pool_id: pool_name
+            .or(previous.pool_id)
+            .or_else(|| text(&instance.pool_id)),
         // GARM clears the fault with the next update, so the last one seen stays until the runner works.
-        provider_fault: text(&instance.provider_fault).or_else(|| previous.provider_fault.filter(|_| instance.status == "error")),
+        provider_fault: text(&instance.provider_fault).or_else(|| {
+            previous
+                .provider_fault
+                .filter(|_| instance.status == "error")
+        }),
         github_runner_group: instance.github_runner_group.clone(),
         conditions: Vec::new(),
     }

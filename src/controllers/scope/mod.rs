@@ -109,11 +109,21 @@ impl<K: ScopeObject> Controller for Scopes<K> {
         plan::plan(<K as Scope>::NAME, object.meta(), observed)
     }
 
-    async fn execute(&self, _: &K, observed: &mut observe::Observed, step: &plan::Step) -> Result<Effect, Verdict> {
+    async fn execute(
+        &self,
+        _: &K,
+        observed: &mut observe::Observed,
+        step: &plan::Step,
+    ) -> Result<Effect, Verdict> {
         apply::execute(&self.context, K::KIND, observed, step).await
     }
 
-    fn status(&self, object: &K, observed: &observe::Observed, conditions: &mut Conditions) -> EntityStatus {
+    fn status(
+        &self,
+        object: &K,
+        observed: &observe::Observed,
+        conditions: &mut Conditions,
+    ) -> EntityStatus {
         status::status(object.entity_status(), observed, conditions)
     }
 }

@@ -78,7 +78,9 @@ pub async fn observe<K: ScopeObject>(context: &Context, object: &K) -> Result<Ob
             name: object.name_any(),
             credentials: credentials.name.clone(),
             endpoint: credentials.endpoint.clone(),
-            webhook_secret: SecretString::from(String::from_utf8_lossy(secret.bytes()).into_owned()),
+            webhook_secret: SecretString::from(
+                String::from_utf8_lossy(secret.bytes()).into_owned(),
+            ),
             balancer: view.balancer.to_owned(),
         });
     }
@@ -90,10 +92,18 @@ pub async fn observe<K: ScopeObject>(context: &Context, object: &K) -> Result<Ob
 /// The key of the entity, once the credentials object tells the endpoint.
 fn entity_key<K: ScopeObject>(context: &Context, object: &K) -> Option<EntityKey> {
     let view = object.view();
-    let key = ObjectKey::new(object.namespace().unwrap_or_default(), &view.credentials.name);
+    let key = ObjectKey::new(
+        object.namespace().unwrap_or_default(),
+        &view.credentials.name,
+    );
     let credentials = context.hubs.credentials.valid(&key)?;
     let endpoint = &credentials.spec.endpoint_ref.name;
-    Some(EntityKey::new(K::KIND, view.owner.unwrap_or_default(), &object.name_any(), endpoint))
+    Some(EntityKey::new(
+        K::KIND,
+        view.owner.unwrap_or_default(),
+        &object.name_any(),
+        endpoint,
+    ))
 }
 
 /// Judges who owns the entity: rivals are objects with the same stored id or the same key.
@@ -115,32 +125,54 @@ pub fn full_name<K: Scope + ResourceExt>(object: &K) -> String {
 }
 
 fn stored_id<K: Scope>(object: &K) -> &str {
-    object.entity_status().map_or("", |status| status.id.as_str())
+    object
+        .entity_status()
+        .map_or("", |status| status.id.as_str())
 }
 
 /// Finds the entity: the stored id has priority over any look-up, unless somebody else owns it.
-fn find<K: ScopeObject>(context: &Context, object: &K, key: Option<&EntityKey>, claim: &Claim) -> Option<Arc<Entity>> {
+fn find<K: ScopeObject>(
+    context: &Context,
+    object: &K,
+    key: Option<&EntityKey>,
+    claim: &Claim,
+) -> Option<Arc<Entity>> {
     if matches!(claim, Claim::Conflict { .. }) {
         return None;
     }
     context.garm.entity(K::KIND, stored_id(object)).or_else(|| {
         let key = key?;
         let all = context.garm.entities(K::KIND);
-        all.into_iter().find(|entity| EntityKey::of(K::KIND, entity) == *key)
+        all.into_iter()
+            .find(|entity| EntityKey::of(K::KIND, entity) == *key)
     })
 }
 
 /// Names the pools of the entity: the objects that stand for them, or GARM's own ids.
-fn dependants(context: &Context, kind: EntityKind, word: &str, metadata: &ObjectMeta, actual: &Entity) -> Vec<String> {
+fn dependants(
+    context: &Context,
+    kind: EntityKind,
+    word: &str,
+    metadata: &ObjectMeta,
+    actual: &Entity,
+) -> Vec<String> {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let name = metadata.name.as_deref().unwrap_or_default();
-    let objects = context.hubs.pools.by(&reference_index(word, namespace, name));
+    let objects = context
+        .hubs
+        .pools
+        .by(&reference_index(word, namespace, name));
     let pools = context.garm.pools_of(kind, &actual.id);
     let mut names: Vec<String> = pools
         .iter()
         .map(|pool| {
-            let object = objects.iter().find(|p| p.status.as_ref().is_some_and(|s| s.id == pool.id));
-            object.map_or_else(|| format!("pool {} in GARM", pool.id), |p| format!("Pool {namespace}/{}", p.name_any()))
+            let object = objects
+                .iter()
+                .find(|p| p.status.as_ref().is_some_and(|s| s.id == pool.id));
+            object.map_or_else(
+                || format!("pool {} in GARM", pool.id),
+                |p| format!("Pool {namespace}/{}", p.name_any()),
+            )
         })
         .collect();
     names.sort();
@@ -159,24 +191,51 @@ pub struct Target {
 }
 
 /// Follows a Pool's reference to its scope: the object has to exist, to own its entity, and that entity has to be in GARM.
-pub fn target(context: &Context, namespace: &str, reference: &TypedRef) -> Result<Reference<Target>, String> {
+pub fn target(
+    context: &Context,
+    namespace: &str,
+    reference: &TypedRef,
+) -> Result<Reference<Target>, String> {
     let key = ObjectKey::new(namespace, &reference.name);
     let hubs = &context.hubs;
     match kind_of_reference(&reference.kind) {
-        Some(EntityKind::Repository) => Ok(follow::<Repository>(context, &key, hubs.repositories.valid(&key).as_deref())),
-        Some(EntityKind::Organization) => Ok(follow::<Organization>(context, &key, hubs.organizations.valid(&key).as_deref())),
-        Some(EntityKind::Enterprise) => Ok(follow::<Enterprise>(context, &key, hubs.enterprises.valid(&key).as_deref())),
-        None => Err(format!("{:?} is not one of Repository, Organization, Enterprise", reference.kind)),
+        Some(EntityKind::Repository) => Ok(follow::<Repository>(
+            context,
+            &key,
+            hubs.repositories.valid(&key).as_deref(),
+        )),
+        Some(EntityKind::Organization) => Ok(follow::<Organization>(
+            context,
+            &key,
+            hubs.organizations.valid(&key).as_deref(),
+        )),
+        Some(EntityKind::Enterprise) => Ok(follow::<Enterprise>(
+            context,
+            &key,
+            hubs.enterprises.valid(&key).as_deref(),
+        )),
+        None => Err(format!(
+            "{:?} is not one of Repository, Organization, Enterprise",
+            reference.kind
+        )),
     }
 }
 
-fn follow<K: ScopeObject>(context: &Context, key: &ObjectKey, object: Option<&K>) -> Reference<Target> {
+fn follow<K: ScopeObject>(
+    context: &Context,
+    key: &ObjectKey,
+    object: Option<&K>,
+) -> Reference<Target> {
     let Some(object) = object else {
         return Reference::Missing(format!("{} {key} does not exist", K::NAME));
     };
     let entity_key = entity_key(context, object);
     if let Claim::Conflict { owner } = scope_claim(context, object, entity_key.as_ref()) {
-        return Reference::Missing(format!("{} {key} does not own its entity in GARM: {} {owner} does", K::NAME, K::NAME));
+        return Reference::Missing(format!(
+            "{} {key} does not own its entity in GARM: {} {owner} does",
+            K::NAME,
+            K::NAME
+        ));
     }
     match context.garm.entity(K::KIND, stored_id(object)) {
         Some(entity) => Reference::Found(Target {

@@ -43,8 +43,13 @@ pub fn plan(kind: &str, metadata: &ObjectMeta, observed: &Observed) -> Plan<Step
     if let Claim::Conflict { owner } | Claim::HandOver { to: owner } = &observed.claim {
         return Plan::idle(conflict(kind, owner));
     }
-    let missing = observed.credentials.as_ref().and_then(|r| r.awaited(CREDENTIALS));
-    if let Some(verdict) = missing.or_else(|| observed.secret.as_ref().and_then(|r| r.awaited(SECRET))) {
+    let missing = observed
+        .credentials
+        .as_ref()
+        .and_then(|r| r.awaited(CREDENTIALS));
+    if let Some(verdict) =
+        missing.or_else(|| observed.secret.as_ref().and_then(|r| r.awaited(SECRET)))
+    {
         return Plan::idle(verdict);
     }
     let Some(desired) = &observed.desired else {
@@ -52,7 +57,9 @@ pub fn plan(kind: &str, metadata: &ObjectMeta, observed: &Observed) -> Plan<Step
     };
     let faults = desired.faults(observed.actual.as_deref());
     if !faults.is_empty() {
-        return Plan::idle(Verdict::Invalid { message: sentence(&faults) });
+        return Plan::idle(Verdict::Invalid {
+            message: sentence(&faults),
+        });
     }
     match &observed.actual {
         None => Plan::with(vec![Step::Create(desired.clone())], Verdict::Ready),
@@ -92,7 +99,12 @@ fn deletion(observed: &Observed) -> Plan<Step> {
                 reason: reasons::DELETING,
                 message: String::new(),
             };
-            Plan::with(vec![Step::Delete { id: actual.id.clone() }], verdict)
+            Plan::with(
+                vec![Step::Delete {
+                    id: actual.id.clone(),
+                }],
+                verdict,
+            )
         }
         _ => Plan::release(),
     }

@@ -9,7 +9,11 @@ use super::observe::Observed;
 use super::{CREDENTIALS, SECRET};
 
 /// Renders the status but for `Ready`. An entity that another object owns, or that is not there, leaves no id behind.
-pub fn status(previous: Option<&EntityStatus>, observed: &Observed, conditions: &mut Conditions) -> EntityStatus {
+pub fn status(
+    previous: Option<&EntityStatus>,
+    observed: &Observed,
+    conditions: &mut Conditions,
+) -> EntityStatus {
     if let Some(credentials) = &observed.credentials {
         credentials.show(conditions, CREDENTIALS, "");
     }
@@ -22,10 +26,20 @@ pub fn status(previous: Option<&EntityStatus>, observed: &Observed, conditions: 
         }
         Some(actual) => match manager_failure(actual) {
             None => {
-                conditions.set(types::POOL_MANAGER, Truth::True, reasons::POOL_MANAGER_RUNNING, "");
+                conditions.set(
+                    types::POOL_MANAGER,
+                    Truth::True,
+                    reasons::POOL_MANAGER_RUNNING,
+                    "",
+                );
             }
             Some(message) => {
-                conditions.set(types::POOL_MANAGER, Truth::False, reasons::POOL_MANAGER_FAILURE, message);
+                conditions.set(
+                    types::POOL_MANAGER,
+                    Truth::False,
+                    reasons::POOL_MANAGER_FAILURE,
+                    message,
+                );
             }
         },
     }

@@ -11,12 +11,24 @@ use super::observe::Observed;
 use super::plan::Step;
 
 /// Makes one call and updates what is observed with its answer, which lacks the host name.
-pub async fn execute(context: &Context, observed: &mut Observed, step: &Step) -> Result<Effect, Verdict> {
+pub async fn execute(
+    context: &Context,
+    observed: &mut Observed,
+    step: &Step,
+) -> Result<Effect, Verdict> {
     let Step::Update(update) = step;
-    let mut answer = context.garm.update_controller(update).await.map_err(|error| Verdict::garm(&error))?;
+    let mut answer = context
+        .garm
+        .update_controller(update)
+        .await
+        .map_err(|error| Verdict::garm(&error))?;
     if answer.hostname.is_empty() {
         answer.hostname.clone_from(&observed.actual.hostname);
     }
     observed.actual = Arc::new(answer);
-    Ok(Effect::pushed(Pushed::default(), event::UPDATING, "GARM's settings were changed"))
+    Ok(Effect::pushed(
+        Pushed::default(),
+        event::UPDATING,
+        "GARM's settings were changed",
+    ))
 }

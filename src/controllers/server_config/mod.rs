@@ -41,15 +41,30 @@ impl Controller for ServerConfigs {
         observe::observe(&self.0, object)
     }
 
-    fn plan(&self, _: &GarmServerConfig, observed: &observe::Observed, _: Timestamp) -> Plan<plan::Step> {
+    fn plan(
+        &self,
+        _: &GarmServerConfig,
+        observed: &observe::Observed,
+        _: Timestamp,
+    ) -> Plan<plan::Step> {
         plan::plan(observed)
     }
 
-    async fn execute(&self, _: &GarmServerConfig, observed: &mut observe::Observed, step: &plan::Step) -> Result<Effect, Verdict> {
+    async fn execute(
+        &self,
+        _: &GarmServerConfig,
+        observed: &mut observe::Observed,
+        step: &plan::Step,
+    ) -> Result<Effect, Verdict> {
         apply::execute(&self.0, observed, step).await
     }
 
-    fn status(&self, _: &GarmServerConfig, observed: &observe::Observed, _: &mut Conditions) -> GarmServerConfigStatus {
+    fn status(
+        &self,
+        _: &GarmServerConfig,
+        observed: &observe::Observed,
+        _: &mut Conditions,
+    ) -> GarmServerConfigStatus {
         status::status(observed)
     }
 }

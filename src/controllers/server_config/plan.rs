@@ -20,7 +20,9 @@ pub fn plan(observed: &Observed) -> Plan<Step> {
     if let Claim::Conflict { owner } | Claim::HandOver { to: owner } = &observed.claim {
         return Plan::idle(Verdict::Waiting {
             reason: reasons::SUPERSEDED,
-            message: format!("GARM has one set of settings, and the older GarmServerConfig {owner} gives them; delete one of the two"),
+            message: format!(
+                "GARM has one set of settings, and the older GarmServerConfig {owner} gives them; delete one of the two"
+            ),
         });
     }
     match diff(&observed.spec, &observed.actual) {

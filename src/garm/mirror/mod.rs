@@ -14,7 +14,6 @@ mod places;
 mod records;
 mod table;
 
-
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;

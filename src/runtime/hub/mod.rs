@@ -109,7 +109,13 @@ where
 {
     /// Begins to watch `namespaces` (all when empty) with the default options.
     pub fn start(client: &Client, namespaces: &[String], token: &CancellationToken) -> Arc<Self> {
-        Self::start_with(client, namespaces, &Options::default(), |_| Vec::new(), token)
+        Self::start_with(
+            client,
+            namespaces,
+            &Options::default(),
+            |_| Vec::new(),
+            token,
+        )
     }
 
     /// Begins to watch `namespaces` (all when empty), with one watch request per namespace, until `token` is cancelled.
@@ -276,7 +282,11 @@ where
 
     /// Shows the answer to one of our own writes to all readers at once, before the watch does. Older versions are ignored, here and later.
     pub fn offer(&self, object: Arc<K>) {
-        let event = self.store.write().unwrap_or_else(PoisonError::into_inner).offer(object);
+        let event = self
+            .store
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .offer(object);
         if let Some(event) = event {
             // Fails only when nobody listens.
             let _ = self.events.send(event);

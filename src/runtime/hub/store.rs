@@ -97,7 +97,8 @@ impl<K: Resource> Store<K> {
     /// Lists the objects with this index value that decode, in the order of their keys.
     pub(super) fn by(&self, value: &str) -> Vec<Arc<K>> {
         let keys = self.indexed.get(value).into_iter().flatten();
-        keys.filter_map(|key| self.get(key)?.valid().cloned()).collect()
+        keys.filter_map(|key| self.get(key)?.valid().cloned())
+            .collect()
     }
 
     /// Stores what one of our own writes was answered with, so that nobody decides on the object as it was before. Only an object that is
@@ -125,7 +126,10 @@ impl<K: Resource> Store<K> {
                 self.indexed.entry(value).or_default().insert(key.clone());
             }
         }
-        self.objects.entry(key.namespace).or_default().insert(key.name, stored);
+        self.objects
+            .entry(key.namespace)
+            .or_default()
+            .insert(key.name, stored);
     }
 
     fn unindex(&mut self, key: &ObjectKey) {
@@ -171,7 +175,12 @@ impl<K: Resource> Store<K> {
             None => true,
             Some(old) if unchanged(old.meta(), stored.meta()) => return None,
             // Older than an answer to our own write that was offered meanwhile.
-            Some(old) if old.meta().uid == stored.meta().uid && version(stored.meta()) < version(old.meta()) => return None,
+            Some(old)
+                if old.meta().uid == stored.meta().uid
+                    && version(stored.meta()) < version(old.meta()) =>
+            {
+                return None;
+            }
             Some(old) => self.triggers(old, &stored),
         };
         self.insert(key.clone(), stored);
@@ -250,7 +259,10 @@ fn unchanged(old: &ObjectMeta, new: &ObjectMeta) -> bool {
 
 /// Reads a resource version as the number that it is in every API server on etcd; the API promises order for our kinds since 1.35.
 fn version(meta: &ObjectMeta) -> u64 {
-    meta.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
+    meta.resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -277,6 +289,67 @@ mod tests {
             },
             spec: None,
         }
+    }
+
+    fn by_holder(lease: &Lease) -> Vec<String> {
+        lease
+            .spec
+            .iter()
+            .filter_map(|spec| spec.holder_identity.clone())
+            .collect()
+    }
+
+    fn held(name: &str, version: u32, holder: &str) -> Lease {
+        let mut lease = lease("ns", name, version);
+        lease.spec.get_or_insert_default().holder_identity = Some(holder.into());
+        lease
+    }
+
+    fn names(found: &[Arc<Lease>]) -> Vec<&str> {
+        found
+            .iter()
+            .filter_map(|lease| lease.metadata.name.as_deref())
+            .collect()
+    }
+
+    #[test]
+    fn finds_objects_by_index_through_every_change() {
+        let mut store = store();
+        store.put(Guarded(Ok(held("a", 1, "x"))));
+        store.put(Guarded(Ok(held("b", 2, "x"))));
+        assert_eq!(names(&store.by("x")), ["a", "b"]);
+        store.put(Guarded(Ok(held("a", 3, "y"))));
+        assert_eq!(
+            (names(&store.by("x")), names(&store.by("y"))),
+            (vec!["b"], vec!["a"])
+        );
+        store.remove(&ObjectKey::new("ns", "b"));
+        store.keep_only(None, &HashSet::new());
+        assert!(store.by("x").is_empty() && store.by("y").is_empty());
+        assert!(store.indexed.is_empty(), "nothing is left behind");
+    }
+
+    #[test]
+    fn an_offered_version_holds_until_the_watch_has_caught_up() {
+        let mut store = store();
+        assert_eq!(
+            store.offer(Arc::new(held("a", 5, "early"))),
+            None,
+            "it is not there, or not there any more"
+        );
+        store.put(Guarded(Ok(held("a", 1, "old"))));
+        assert_eq!(
+            store.offer(Arc::new(held("a", 5, "ours"))),
+            Some(event("a", false, false))
+        );
+        assert_eq!(store.put(Guarded(Ok(held("a", 3, "late")))), None);
+        assert_eq!(names(&store.by("ours")), ["a"]);
+        assert_eq!(store.offer(Arc::new(held("a", 4, "older"))), None);
+        store.put(Guarded(Ok(held("a", 6, "newer"))));
+        assert_eq!(
+            (names(&store.by("newer")), names(&store.by("ours"))),
+            (vec!["a"], vec![])
+        );
     }
 
     fn event(name: &str, trigger: bool, gone: bool) -> HubEvent {

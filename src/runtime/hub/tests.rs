@@ -104,8 +104,13 @@ async fn loads_follows_and_survives_a_bad_object() {
         metrics: Some(Arc::clone(&metrics)),
         ..Options::default()
     };
-    let hub: Arc<Hub<ConfigMap>> =
-        Hub::start_with(&bench.fake.client(), &["ns".into()], &options, |_| Vec::new(), &token);
+    let hub: Arc<Hub<ConfigMap>> = Hub::start_with(
+        &bench.fake.client(),
+        &["ns".into()],
+        &options,
+        |_| Vec::new(),
+        &token,
+    );
     hub.loaded().await;
     assert!(hub.is_loaded());
     assert!(hub.valid(&key("a")).is_some());
@@ -168,8 +173,13 @@ async fn waits_for_every_namespace_and_counts_failures() {
         ..Options::default()
     };
     let namespaces = ["ns".to_owned(), "other".to_owned(), "ns".to_owned()];
-    let hub: Arc<Hub<ConfigMap>> =
-        Hub::start_with(&bench.fake.client(), &namespaces, &options, |_| Vec::new(), &token);
+    let hub: Arc<Hub<ConfigMap>> = Hub::start_with(
+        &bench.fake.client(),
+        &namespaces,
+        &options,
+        |_| Vec::new(),
+        &token,
+    );
     assert!(!hub.is_loaded());
     tokio::time::timeout(Duration::from_secs(20), hub.loaded())
         .await
@@ -217,7 +227,8 @@ async fn a_follower_that_fell_behind_sees_everything_again() {
         capacity: 2,
         ..Options::default()
     };
-    let hub: Arc<Hub<ConfigMap>> = Hub::start_with(&bench.fake.client(), &[], &options, |_| Vec::new(), &token);
+    let hub: Arc<Hub<ConfigMap>> =
+        Hub::start_with(&bench.fake.client(), &[], &options, |_| Vec::new(), &token);
     hub.loaded().await;
     let (seen, mut names) = mpsc::unbounded_channel();
     let follower = tokio::spawn({
