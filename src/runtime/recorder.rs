@@ -29,6 +29,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,
+    client: Client,
+    /// Whether a refusal was logged, by this component or another.
     refused: Arc<AtomicBool>,
 }
 
@@ -36,8 +38,18 @@ impl Events {
     /// Makes the recorder of a component, for example `pool-controller`.
     pub fn new(client: Client, component: &str) -> Self {
         Self {
-            recorder: Recorder::new(client, Reporter::from(component)),
+            recorder: Recorder::new(client.clone(), Reporter::from(component)),
+            client,
             refused: Arc::default(),
+        }
+    }
+
+    /// Makes the recorder of another component of this process.
+    #[must_use]
+    pub fn component(&self, component: &str) -> Self {
+        Self {
+            refused: Arc::clone(&self.refused),
+            ..Self::new(self.client.clone(), component)
         }
     }
 
@@ -183,6 +195,6 @@ mod tests {
                 .publish(&pool(), EventType::Normal, "Info", "Created", "done")
                 .await;
         }
-        assert!(events.refused.load(Ordering::Relaxed));
+        assert!(events.component("other").refused.load(Ordering::Relaxed));
     }
 }

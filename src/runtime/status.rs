@@ -25,6 +25,8 @@ pub enum Written {
     Unchanged,
     /// The differing fields were sent and stored.
     Sent,
+    /// The object no longer exists.
+    Gone,
 }
 
 /// Writes the status of objects of one kind; one value per controller, as it remembers what it wrote.
@@ -111,7 +113,11 @@ impl StatusWriter {
                 send(api, name, version, &whole).await
             }
             answer => answer,
-        }?;
+        };
+        let answer = match answer {
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Written::Gone),
+            answer => answer?,
+        };
         self.remember(uid, meta, &desired, &patch, &answer);
         Ok(Written::Sent)
     }
