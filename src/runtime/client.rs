@@ -1,6 +1,7 @@
 //! Connection to the API server: found as `kubectl` finds it, with a deadline on every request, counted.
 
 use std::{
+    error::Error,
     path::Path,
     pin::Pin,
     sync::Arc,
@@ -16,10 +17,13 @@ use kube::{
 };
 use tower::{BoxError, Layer, Service};
 
+use super::cut;
 use crate::telemetry::metrics::Metrics;
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest explanation of a failure, in bytes: an answer may be a whole page.
+const EXPLANATION_MAX: usize = 1024;
 /// Longest silence within an answer. Longer than any watch request of ours, which the API server ends.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -151,6 +155,26 @@ pub fn missing_crds_hint(missing: &[String]) -> String {
         "the API server does not serve {}; install the CRDs with `kubectl apply -f crds/`",
         missing.join(", ")
     )
+}
+
+/// Tells a failed request in one stable sentence for logs and conditions. kube's own text repeats itself and carries
+/// the debug form of the whole answer.
+pub fn explain(error: &kube::Error) -> String {
+    let text = match error {
+        kube::Error::Api(status) => format!("{} ({})", status.message.trim_end(), status.code),
+        // The layers around the transport only say that something within them failed.
+        kube::Error::Service(source) => innermost(source.as_ref()).to_string(),
+        kube::Error::HyperError(source) => innermost(source).to_string(),
+        other => other.to_string(),
+    };
+    cut(&text, EXPLANATION_MAX).to_owned()
+}
+
+fn innermost<'a>(mut error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
 }
 
 /// A request that is over, as far as the head of its answer.
@@ -291,6 +315,27 @@ mod tests {
         assert!(
             text.contains("rest_client_requests_total{code=\"<error>\",method=\"GET\""),
             "{text}"
+        );
+    }
+
+    #[tokio::test]
+    async fn explains_failures_in_one_sentence() {
+        let fake = FakeApi::new(|_| Reply::status(403, "Forbidden", "pools is forbidden"));
+        let error = missing_crds(&fake.client(), "g/v1", &["pools"])
+            .await
+            .unwrap_err();
+        assert_eq!(explain(&error), "pools is forbidden (403)");
+
+        let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", nobody.local_addr().unwrap());
+        drop(nobody);
+        let config = Config::new(url.parse().unwrap());
+        let client = from_config(config, Duration::from_secs(10), &Arc::default()).unwrap();
+        let error = missing_crds(&client, "g/v1", &["pools"]).await.unwrap_err();
+        assert!(
+            explain(&error).starts_with("Connection refused"),
+            "{}",
+            explain(&error)
         );
     }
 

@@ -15,7 +15,7 @@ use kube::{
     runtime::events::{Event, Recorder, Reporter},
 };
 
-use super::cut;
+use super::{client::explain, cut};
 
 /// Longest note the API server takes, in bytes.
 const NOTE_MAX: usize = 1024;
@@ -93,11 +93,7 @@ impl Events {
             }
             _ => {}
         }
-        tracing::debug!(
-            reason,
-            error = &error as &dyn std::error::Error,
-            "an event was dropped"
-        );
+        tracing::debug!(reason, error = explain(&error), "an event was dropped");
     }
 }
 

@@ -66,7 +66,8 @@ impl StatusWriter {
     /// top-level fields that differ; a field that `desired` no longer has is removed. Conditions that differ in
     /// nothing but their time count as equal.
     ///
-    /// A patch that changes `id` carries the cached resource version: the API server answers 409 when somebody else
+    /// `meta` is the newest known: after a patch of metadata in the same pass, the one that patch answered.
+    /// A patch that changes `id` carries its resource version: the API server answers 409 when somebody else
     /// wrote meanwhile, and the caller decides again. What the API server did not keep is not sent again.
     pub async fn write<K, S>(
         &self,
