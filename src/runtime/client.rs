@@ -1,6 +1,7 @@
 //! Connection to the API server: found as `kubectl` finds it, with a deadline on every request, counted.
 
 use std::{
+    error::Error,
     path::Path,
     pin::Pin,
     sync::Arc,
@@ -8,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use kube::{
     Client, Config,
     client::{Body, ClientBuilder},
@@ -16,13 +17,14 @@ use kube::{
 };
 use tower::{BoxError, Layer, Service};
 
+use super::cut;
 use crate::telemetry::metrics::Metrics;
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest wait for the head of an answer; the API server gives up on its side after the same time.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest silence within an answer. Longer than any watch request of ours, which end themselves.
+/// Longest explanation of a failure, in bytes: an answer may be a whole page.
+const EXPLANATION_MAX: usize = 1024;
+/// Longest silence within an answer. Longer than any watch request of ours, which the API server ends.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Why there is no connection to an API server.
@@ -50,9 +52,11 @@ pub enum ConnectError {
 
 /// Builds a client from the file `kubeconfig`, or else from `KUBECONFIG`, the default file, or the pod's service account.
 ///
-/// Sends nothing yet. Requests are not retried: whoever sends one decides what a failure means.
+/// Sends nothing yet. An answer has to begin within `deadline`. Requests are not retried: whoever sends one decides
+/// what a failure means.
 pub async fn connect(
     kubeconfig: Option<&Path>,
+    deadline: Duration,
     metrics: &Arc<Metrics>,
 ) -> Result<Client, ConnectError> {
     let config = match kubeconfig {
@@ -68,11 +72,15 @@ pub async fn connect(
         }
         None => Config::infer().await.map_err(ConnectError::NoCluster)?,
     };
-    from_config(config, metrics)
+    from_config(config, deadline, metrics)
 }
 
-/// Builds a client from a configuration, with our deadlines and counters.
-pub fn from_config(mut config: Config, metrics: &Arc<Metrics>) -> Result<Client, ConnectError> {
+/// Builds a client from a configuration, with our deadlines and counters; see [`connect`].
+pub fn from_config(
+    mut config: Config,
+    deadline: Duration,
+    metrics: &Arc<Metrics>,
+) -> Result<Client, ConnectError> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
@@ -82,13 +90,14 @@ pub fn from_config(mut config: Config, metrics: &Arc<Metrics>) -> Result<Client,
         .authority()
         .map_or_else(String::new, ToString::to_string);
     let metrics = Arc::clone(metrics);
-    let layer = AroundLayer(Arc::new(
-        move |method: &http::Method, answer: Option<&http::StatusCode>, _watch| {
+    let layer = AroundLayer {
+        deadline: Some(deadline),
+        observer: Arc::new(move |answered: &Answered| {
             // The name that client-go gives to a request without an answer.
-            let code = answer.map_or("<error>", http::StatusCode::as_str);
-            metrics.kube_request(code, method.as_str(), &host);
-        },
-    ));
+            let code = answered.code.as_ref().map_or("<error>", StatusCode::as_str);
+            metrics.kube_request(code, answered.method.as_str(), &host);
+        }),
+    };
     Ok(ClientBuilder::try_from(config)
         .map_err(ConnectError::Client)?
         .with_layer(&layer)
@@ -99,13 +108,14 @@ pub fn from_config(mut config: Config, metrics: &Arc<Metrics>) -> Result<Client,
 ///
 /// kube's watcher keeps to itself that a quiet watch was renewed, which is how a quiet watch shows that it lives.
 pub(super) fn watched(client: &Client, accepted: impl Fn() + Send + Sync + 'static) -> Client {
-    let layer = AroundLayer(Arc::new(
-        move |_: &http::Method, answer: Option<&http::StatusCode>, watch| {
-            if watch && answer.is_some_and(http::StatusCode::is_success) {
+    let layer = AroundLayer {
+        deadline: None,
+        observer: Arc::new(move |answered: &Answered| {
+            if answered.watch && answered.code.is_some_and(|code| code.is_success()) {
                 accepted();
             }
-        },
-    ));
+        }),
+    };
     ClientBuilder::new(Through(client.clone()), client.default_namespace())
         .with_layer(&layer)
         .build()
@@ -147,11 +157,42 @@ pub fn missing_crds_hint(missing: &[String]) -> String {
     )
 }
 
-/// Called after each request with its method, the status of the answer if there was one, and whether it is a watch.
-type Observer = Arc<dyn Fn(&http::Method, Option<&http::StatusCode>, bool) + Send + Sync>;
+/// Tells a failed request in one stable sentence for logs and conditions. kube's own text repeats itself and carries
+/// the debug form of the whole answer.
+pub fn explain(error: &kube::Error) -> String {
+    let text = match error {
+        kube::Error::Api(status) => format!("{} ({})", status.message.trim_end(), status.code),
+        // The layers around the transport only say that something within them failed.
+        kube::Error::Service(source) => innermost(source.as_ref()).to_string(),
+        kube::Error::HyperError(source) => innermost(source).to_string(),
+        other => other.to_string(),
+    };
+    cut(&text, EXPLANATION_MAX).to_owned()
+}
 
+fn innermost<'a>(mut error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
+}
+
+/// A request that is over, as far as the head of its answer.
+struct Answered {
+    method: Method,
+    watch: bool,
+    /// `None` when there was no answer.
+    code: Option<StatusCode>,
+}
+
+type Observer = Arc<dyn Fn(&Answered) + Send + Sync>;
+
+/// Puts a deadline on the head of every answer and shows it to an observer.
 #[derive(Clone)]
-struct AroundLayer(Observer);
+struct AroundLayer {
+    deadline: Option<Duration>,
+    observer: Observer,
+}
 
 impl<S> Layer<S> for AroundLayer {
     type Service = Around<S>;
@@ -159,16 +200,15 @@ impl<S> Layer<S> for AroundLayer {
     fn layer(&self, inner: S) -> Around<S> {
         Around {
             inner,
-            observer: Arc::clone(&self.0),
+            layer: self.clone(),
         }
     }
 }
 
-/// Puts a deadline on the head of every answer and tells an observer about it.
 #[derive(Clone)]
 struct Around<S> {
     inner: S,
-    observer: Observer,
+    layer: AroundLayer,
 }
 
 impl<S, B> Service<Request<Body>> for Around<S>
@@ -186,20 +226,25 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let method = request.method().clone();
-        let watch = is_watch(&request);
-        let observer = Arc::clone(&self.observer);
+        let (method, watch) = (request.method().clone(), is_watch(&request));
+        let AroundLayer { deadline, observer } = self.layer.clone();
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let answer = match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
-                Ok(answer) => answer.map_err(Into::into),
-                Err(_) => Err("the API server did not answer within a minute".into()),
+            let answer = match deadline {
+                None => answer.await.map_err(Into::into),
+                Some(deadline) => match tokio::time::timeout(deadline, answer).await {
+                    Ok(answer) => answer.map_err(Into::into),
+                    Err(_) => {
+                        Err(format!("the API server did not answer within {deadline:?}").into())
+                    }
+                },
             };
-            observer(
-                &method,
-                answer.as_ref().ok().map(Response::status).as_ref(),
+            let code = answer.as_ref().ok().map(Response::status);
+            observer(&Answered {
+                method,
                 watch,
-            );
+                code,
+            });
             answer
         })
     }
@@ -234,10 +279,15 @@ fn is_watch<B>(request: &Request<B>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        runtime::testing::{FakeApi, Reply},
+        telemetry::metrics::Format,
+    };
 
     #[tokio::test]
     async fn names_a_kubeconfig_that_is_not_there() {
-        let error = connect(Some(Path::new("/nonexistent/kubeconfig")), &Arc::default())
+        let path = Path::new("/nonexistent/kubeconfig");
+        let error = connect(Some(path), Duration::from_secs(1), &Arc::default())
             .await
             .err()
             .unwrap();
@@ -246,6 +296,54 @@ mod tests {
             text.contains("/nonexistent/kubeconfig") && text.contains("--kubeconfig"),
             "{text}"
         );
+    }
+
+    #[tokio::test]
+    async fn gives_up_on_an_api_server_that_does_not_answer() {
+        // Accepts connections and says nothing.
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", silent.local_addr().unwrap());
+        let metrics = Arc::new(Metrics::new());
+        let config = Config::new(url.parse().unwrap());
+        let client = from_config(config, Duration::from_millis(20), &metrics).unwrap();
+        let error = missing_crds(&client, "g/v1", &["pools"]).await.unwrap_err();
+        assert!(
+            error.to_string().contains("did not answer within 20ms"),
+            "{error}"
+        );
+        let text = metrics.encode(Format::Text).unwrap();
+        assert!(
+            text.contains("rest_client_requests_total{code=\"<error>\",method=\"GET\""),
+            "{text}"
+        );
+    }
+
+    #[tokio::test]
+    async fn explains_failures_in_one_sentence() {
+        let fake = FakeApi::new(|_| Reply::status(403, "Forbidden", "pools is forbidden"));
+        let error = missing_crds(&fake.client(), "g/v1", &["pools"])
+            .await
+            .unwrap_err();
+        assert_eq!(explain(&error), "pools is forbidden (403)");
+
+        let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", nobody.local_addr().unwrap());
+        drop(nobody);
+        let config = Config::new(url.parse().unwrap());
+        let client = from_config(config, Duration::from_secs(10), &Arc::default()).unwrap();
+        let error = missing_crds(&client, "g/v1", &["pools"]).await.unwrap_err();
+        assert!(
+            explain(&error).starts_with("Connection refused"),
+            "{}",
+            explain(&error)
+        );
+    }
+
+    #[tokio::test]
+    async fn takes_an_unknown_group_as_no_kinds() {
+        let fake = FakeApi::new(|_| Reply::status(404, "NotFound", "no such group"));
+        let missing = missing_crds(&fake.client(), "g/v1", &["images", "pools"]).await;
+        assert_eq!(missing.unwrap(), ["images", "pools"]);
     }
 
     #[test]

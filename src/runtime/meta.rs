@@ -153,7 +153,12 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+
     use super::*;
+    use crate::runtime::testing::{FakeApi, Reply};
 
     fn held(finalizers: &[&str]) -> ObjectMeta {
         ObjectMeta {
@@ -191,5 +196,59 @@ mod tests {
             ..MetaPatch::default()
         };
         assert_eq!(change.body(), json!({"metadata": {"finalizers": []}}));
+    }
+
+    fn stored(uid: &str, version: &str, finalizers: &[&str]) -> Value {
+        json!({
+            "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+            "metadata": {
+                "name": "a", "namespace": "ns", "uid": uid,
+                "resourceVersion": version, "finalizers": finalizers,
+            },
+        })
+    }
+
+    fn cached() -> ObjectMeta {
+        serde_json::from_value(stored("u", "1", &["ours"])["metadata"].clone()).unwrap()
+    }
+
+    /// Answers the first patch with a conflict, later ones with success, and reads with `object`.
+    fn conflicting(object: Value) -> FakeApi {
+        let patches = AtomicUsize::new(0);
+        FakeApi::new(move |request| match request.method.as_str() {
+            "PATCH" if patches.fetch_add(1, Ordering::SeqCst) == 0 => {
+                Reply::status(409, "Conflict", "changed meanwhile")
+            }
+            _ => Reply::json(&object),
+        })
+    }
+
+    #[tokio::test]
+    async fn decides_a_conflict_again_on_what_is_stored() {
+        let fake = conflicting(stored("u", "2", &["other", "ours"]));
+        let api: Api<ConfigMap> = Api::namespaced(fake.client(), "ns");
+        remove_finalizer(&api, &cached(), "ours").await.unwrap();
+        let requests = fake.requests();
+        assert_eq!(requests.len(), 3);
+        assert_eq!(
+            requests[2].body["metadata"],
+            json!({"finalizers": ["other"], "resourceVersion": "2"})
+        );
+    }
+
+    #[tokio::test]
+    async fn leaves_another_object_of_the_same_name_alone() {
+        let fake = conflicting(stored("another", "2", &["ours"]));
+        let api: Api<ConfigMap> = Api::namespaced(fake.client(), "ns");
+        let error = remove_finalizer(&api, &cached(), "ours").await.unwrap_err();
+        assert!(matches!(error, kube::Error::Api(status) if status.code == 409));
+        assert_eq!(fake.requests().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_finalizer_of_an_object_that_is_gone_is_gone() {
+        let fake = FakeApi::new(|_| Reply::status(404, "NotFound", "gone"));
+        let api: Api<ConfigMap> = Api::namespaced(fake.client(), "ns");
+        remove_finalizer(&api, &cached(), "ours").await.unwrap();
     }
 }

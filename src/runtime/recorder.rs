@@ -15,7 +15,7 @@ use kube::{
     runtime::events::{Event, Recorder, Reporter},
 };
 
-use super::cut;
+use super::{client::explain, cut};
 
 /// Longest note the API server takes, in bytes.
 const NOTE_MAX: usize = 1024;
@@ -29,6 +29,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,
+    client: Client,
+    /// Whether a refusal was logged, by this component or another.
     refused: Arc<AtomicBool>,
 }
 
@@ -36,8 +38,18 @@ impl Events {
     /// Makes the recorder of a component, for example `pool-controller`.
     pub fn new(client: Client, component: &str) -> Self {
         Self {
-            recorder: Recorder::new(client, Reporter::from(component)),
+            recorder: Recorder::new(client.clone(), Reporter::from(component)),
+            client,
             refused: Arc::default(),
+        }
+    }
+
+    /// Makes the recorder of another component of this process.
+    #[must_use]
+    pub fn component(&self, component: &str) -> Self {
+        Self {
+            refused: Arc::clone(&self.refused),
+            ..Self::new(self.client.clone(), component)
         }
     }
 
@@ -81,11 +93,7 @@ impl Events {
             }
             _ => {}
         }
-        tracing::debug!(
-            reason,
-            error = &error as &dyn std::error::Error,
-            "an event was dropped"
-        );
+        tracing::debug!(reason, error = explain(&error), "an event was dropped");
     }
 }
 
@@ -183,6 +191,6 @@ mod tests {
                 .publish(&pool(), EventType::Normal, "Info", "Created", "done")
                 .await;
         }
-        assert!(events.refused.load(Ordering::Relaxed));
+        assert!(events.component("other").refused.load(Ordering::Relaxed));
     }
 }

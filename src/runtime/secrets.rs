@@ -4,6 +4,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use secrecy::{ExposeSecret, SecretBox};
 
+use super::client::explain;
+
 /// One value of a Secret; wiped from memory when dropped, hidden from `Debug`.
 #[derive(Debug)]
 pub struct SecretValue(SecretBox<Vec<u8>>);
@@ -51,21 +53,13 @@ impl SecretProblem {
                 format!("secret {name:?} has no key {key:?}; add it, or name another key")
             }
             Self::Empty => format!("key {key:?} of secret {name:?} is empty; store a value in it"),
-            Self::Kube(error) => format!("secret {name:?} cannot be read: {}", kube_reason(error)),
+            Self::Kube(error) => format!("secret {name:?} cannot be read: {}", explain(error)),
         }
     }
 
     /// Says whether the problem ends by itself when the Secret changes; a failed read has to be tried again.
     pub fn waits_for_the_secret(&self) -> bool {
         !matches!(self, Self::Kube(_))
-    }
-}
-
-/// Tells a failure without the debug form that kube's own text carries.
-fn kube_reason(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
     }
 }
 

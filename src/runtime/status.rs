@@ -25,6 +25,8 @@ pub enum Written {
     Unchanged,
     /// The differing fields were sent and stored.
     Sent,
+    /// The object no longer exists.
+    Gone,
 }
 
 /// Writes the status of objects of one kind; one value per controller, as it remembers what it wrote.
@@ -64,7 +66,8 @@ impl StatusWriter {
     /// top-level fields that differ; a field that `desired` no longer has is removed. Conditions that differ in
     /// nothing but their time count as equal.
     ///
-    /// A patch that changes `id` carries the cached resource version: the API server answers 409 when somebody else
+    /// `meta` is the newest known: after a patch of metadata in the same pass, the one that patch answered.
+    /// A patch that changes `id` carries its resource version: the API server answers 409 when somebody else
     /// wrote meanwhile, and the caller decides again. What the API server did not keep is not sent again.
     pub async fn write<K, S>(
         &self,
@@ -111,7 +114,11 @@ impl StatusWriter {
                 send(api, name, version, &whole).await
             }
             answer => answer,
-        }?;
+        };
+        let answer = match answer {
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Written::Gone),
+            answer => answer?,
+        };
         self.remember(uid, meta, &desired, &patch, &answer);
         Ok(Written::Sent)
     }

@@ -51,12 +51,15 @@ pub async fn run<F, R>(
 {
     let controller = metrics.controller(name, concurrency);
     let meters = metrics.queue(name);
-    let (weak, reported) = (Arc::downgrade(&queue), meters.clone());
-    metrics.before_scrape(move || {
-        weak.upgrade().is_some_and(|queue| {
-            queue.report(&reported);
-            true
-        })
+    // The hook ends with this run: another one, after the lease was lost and won, brings its own.
+    let running = Arc::new(());
+    metrics.before_scrape({
+        let (running, queue, meters) =
+            (Arc::downgrade(&running), Arc::clone(&queue), meters.clone());
+        move || {
+            queue.report(&meters);
+            running.strong_count() > 0
+        }
     });
     let reconcile = Arc::new(reconcile);
     let mut passes = JoinSet::new();
@@ -83,6 +86,7 @@ pub async fn run<F, R>(
         }
     }
     while passes.join_next().await.is_some() {}
+    drop(running);
 }
 
 /// One object taken from the queue; gives it back when dropped before its end.

@@ -9,26 +9,26 @@ use axum::Router;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Listens on `address` in Go's form: `:8080` is every interface, IPv6 where the system has it.
-///
-/// The error names the address, as the user gave it.
-pub async fn bind(address: &str) -> io::Result<TcpListener> {
-    let bound = match address.strip_prefix(':') {
-        Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
-            // A machine without IPv6 refuses the address family.
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-                TcpListener::bind(format!("0.0.0.0:{port}")).await
+use crate::config::Listen;
+
+/// Opens the port of `listen`; `None` when it is switched off. The error names the address.
+pub async fn bind(listen: &Listen) -> io::Result<Option<TcpListener>> {
+    let mut refused = None;
+    for (host, port) in listen.candidates() {
+        match TcpListener::bind((host, port)).await {
+            Ok(listener) => return Ok(Some(listener)),
+            // Taken on IPv6 is taken: IPv4 alone would work half.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                refused = Some(error);
+                break;
             }
-            bound => bound,
-        },
-        None => TcpListener::bind(address).await,
+            Err(error) => refused = Some(error),
+        }
+    }
+    let named = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot listen on {listen}: {error}"))
     };
-    bound.map_err(|error| {
-        io::Error::new(
-            error.kind(),
-            format!("cannot listen on {address:?}: {error}"),
-        )
-    })
+    refused.map_or(Ok(None), |error| Err(named(error)))
 }
 
 /// Serves `router` until `token` is cancelled, then ends as soon as the requests under way are answered.
@@ -56,7 +56,11 @@ mod tests {
 
     #[tokio::test]
     async fn listens_on_a_bare_port_and_stops_with_the_token() {
-        let listener = bind(":0").await.unwrap();
+        let listen = Listen::On {
+            host: String::new(),
+            port: 0,
+        };
+        let listener = bind(&listen).await.unwrap().unwrap();
         let port = listener.local_addr().unwrap().port();
         let token = CancellationToken::new();
         let router = Router::new().route("/", axum::routing::get(|| async { "hello" }));
@@ -78,14 +82,14 @@ mod tests {
 
     #[tokio::test]
     async fn an_error_names_the_address() {
-        let taken = bind("127.0.0.1:0").await.unwrap();
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap().to_string();
-        assert!(
-            bind(&address)
-                .await
-                .unwrap_err()
-                .to_string()
-                .contains(&address)
-        );
+        let error = bind(&Listen::parse(&address).unwrap()).await.unwrap_err();
+        assert!(error.to_string().contains(&address), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_off_opens_nothing() {
+        assert!(bind(&Listen::Off).await.unwrap().is_none());
     }
 }

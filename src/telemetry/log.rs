@@ -1,6 +1,6 @@
 //! Logs: one line per event on standard error, as text or JSON, with a level that can change at run time.
 
-use std::{fmt, io::IsTerminal, str::FromStr};
+use std::io::IsTerminal;
 
 use tracing::Subscriber;
 use tracing_subscriber::{
@@ -8,36 +8,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Form of a log line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// One JSON object a line.
-    #[default]
-    Json,
-    /// For people, coloured on a terminal.
-    Text,
-}
-
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "json" => Ok(Self::Json),
-            "text" => Ok(Self::Text),
-            other => Err(format!("{other:?} is no log format; use json or text")),
-        }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Json => "json",
-            Self::Text => "text",
-        })
-    }
-}
+use crate::config::LogFormat;
 
 /// Changes the level of the running process.
 #[derive(Clone, Debug)]
@@ -56,7 +27,7 @@ impl Handle {
 ///
 /// Fails when something else has set a subscriber before.
 pub fn init(
-    format: Format,
+    format: LogFormat,
     verbosity: u8,
 ) -> Result<Handle, tracing_subscriber::util::TryInitError> {
     let (subscriber, handle) = subscriber(
@@ -83,7 +54,7 @@ pub fn init(
 }
 
 fn subscriber<W>(
-    format: Format,
+    format: LogFormat,
     verbosity: u8,
     terminal: bool,
     writer: W,
@@ -93,14 +64,14 @@ where
 {
     let (filter, handle) = reload::Layer::new(filter(verbosity));
     let lines = match format {
-        Format::Json => layer::layer()
+        LogFormat::Json => layer::layer()
             .json()
             .flatten_event(true)
             .with_current_span(true)
             .with_span_list(false)
             .with_writer(writer)
             .boxed(),
-        Format::Text => layer::layer()
+        LogFormat::Text => layer::layer()
             .with_ansi(terminal)
             .with_writer(writer)
             .boxed(),
@@ -153,7 +124,12 @@ mod tests {
         }
     }
 
-    fn logged(format: Format, verbosity: u8, terminal: bool, log: impl FnOnce(&Handle)) -> String {
+    fn logged(
+        format: LogFormat,
+        verbosity: u8,
+        terminal: bool,
+        log: impl FnOnce(&Handle),
+    ) -> String {
         let buffer = Buffer::default();
         let writer = buffer.clone();
         let (subscriber, handle) = subscriber(format, verbosity, terminal, move || writer.clone());
@@ -163,7 +139,7 @@ mod tests {
 
     #[test]
     fn json_lines_carry_fields_and_span() {
-        let line = logged(Format::Json, 0, true, |_| {
+        let line = logged(LogFormat::Json, 0, true, |_| {
             let _span = tracing::info_span!("reconcile", controller = "pool").entered();
             tracing::info!(pool.name = "a", "pool created");
         });
@@ -175,8 +151,8 @@ mod tests {
 
     #[test]
     fn colours_text_on_a_terminal_only() {
-        let plain = logged(Format::Text, 0, false, |_| tracing::info!("hello"));
-        let coloured = logged(Format::Text, 0, true, |_| tracing::info!("hello"));
+        let plain = logged(LogFormat::Text, 0, false, |_| tracing::info!("hello"));
+        let coloured = logged(LogFormat::Text, 0, true, |_| tracing::info!("hello"));
         assert!(
             plain.contains("hello") && !plain.contains('\u{1b}'),
             "{plain}"
@@ -186,7 +162,7 @@ mod tests {
 
     #[test]
     fn verbosity_changes_at_run_time_and_kube_stays_silent() {
-        let text = logged(Format::Text, 0, false, |handle| {
+        let text = logged(LogFormat::Text, 0, false, |handle| {
             tracing::debug!("first");
             handle.set_verbosity(1);
             tracing::debug!("second");
@@ -202,17 +178,5 @@ mod tests {
             .filter(|&word| text.contains(word))
             .collect();
         assert_eq!(shown, ["second", "fifth"]);
-    }
-
-    #[test]
-    fn reads_the_names_of_formats() {
-        assert_eq!("json".parse(), Ok(Format::Json));
-        assert_eq!("text".parse::<Format>().unwrap().to_string(), "text");
-        assert!(
-            "yaml"
-                .parse::<Format>()
-                .unwrap_err()
-                .contains("json or text")
-        );
     }
 }

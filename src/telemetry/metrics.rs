@@ -257,8 +257,8 @@ pub(crate) struct QueueMetrics {
 }
 
 impl QueueMetrics {
-    /// Takes over a reading of the queue. `adds` and `retries` are its own running totals.
-    pub(crate) fn set(
+    /// Takes over a reading of the queue; `adds` and `retries` are those since the last one.
+    pub(crate) fn report(
         &self,
         depth: usize,
         adds: u64,
@@ -267,9 +267,8 @@ impl QueueMetrics {
         longest: Duration,
     ) {
         self.depth.set(i64::try_from(depth).unwrap_or(i64::MAX));
-        self.adds.inc_by(adds.saturating_sub(self.adds.get()));
-        self.retries
-            .inc_by(retries.saturating_sub(self.retries.get()));
+        self.adds.inc_by(adds);
+        self.retries.inc_by(retries);
         self.unfinished.set(unfinished.as_secs_f64());
         self.longest.set(longest.as_secs_f64());
     }

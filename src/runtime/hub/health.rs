@@ -7,6 +7,8 @@ use std::{
 
 use kube::runtime::watcher;
 
+use crate::runtime::client::explain;
+
 /// State of the watch of one namespace, or of all.
 #[derive(Debug)]
 pub(super) struct Health {
@@ -59,9 +61,9 @@ impl Health {
             tracing::debug!(kind, namespace, "watch expired; listing again");
             return;
         }
+        let error = reason(error);
         let first = !std::mem::replace(&mut self.lock().failing, true);
         if first {
-            let error = error as &dyn std::error::Error;
             tracing::warn!(
                 kind,
                 namespace,
@@ -69,7 +71,7 @@ impl Health {
                 "watch failed; trying again until it works"
             );
         } else {
-            tracing::debug!(kind, namespace, %error, "watch failed again");
+            tracing::debug!(kind, namespace, error, "watch failed again");
         }
     }
 
@@ -80,6 +82,16 @@ impl Health {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn reason(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => explain(error),
+        watcher::Error::WatchError(status) => explain(&kube::Error::Api(status.clone())),
+        watcher::Error::NoResourceVersion => error.to_string(),
     }
 }
 

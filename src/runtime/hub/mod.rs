@@ -331,7 +331,8 @@ where
     }
 
     /// Calls `on` for every object there is and then for every change, until `token` is cancelled. When it falls
-    /// behind, it goes through all objects again; `on` may see an object twice but misses none that exists.
+    /// behind, it goes through all objects again: `on` may see an object twice and misses none that exists, but may miss
+    /// that one is gone.
     pub async fn follow(&self, token: &CancellationToken, mut on: impl FnMut(HubEvent)) {
         let mut events = self.subscribe();
         self.announce_all(&mut on);
@@ -371,6 +372,17 @@ where
     pub fn last_progress(&self) -> Instant {
         let progress = self.scopes.iter().map(|scope| scope.health.last_progress());
         progress.min().unwrap_or_else(Instant::now)
+    }
+
+    /// Answers whether the watch made progress within `limit`; the error is a sentence for `/healthz`. A sensible
+    /// limit is several watch timeouts: a watch that is trying again needs up to one and half a minute.
+    pub fn check_progress(&self, limit: Duration) -> Result<(), String> {
+        let idle = self.last_progress().elapsed();
+        if idle <= limit {
+            return Ok(());
+        }
+        let (kind, idle) = (&self.kind, idle.as_secs());
+        Err(format!("the watch of {kind} made no progress for {idle} s"))
     }
 
     /// Names the watched kind.

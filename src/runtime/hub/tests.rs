@@ -266,5 +266,11 @@ async fn a_renewed_watch_counts_as_progress() {
     // The server ends the watch; nothing happened in it.
     bench.watches.lock().unwrap().clear();
     until(|| (hub.last_progress() > before).then_some(())).await;
+    assert_eq!(hub.check_progress(Duration::from_secs(60)), Ok(()));
+    let stale = hub.check_progress(Duration::ZERO).unwrap_err();
+    assert!(
+        stale.contains("the watch of ConfigMap made no progress"),
+        "{stale}"
+    );
     token.cancel();
 }

@@ -230,14 +230,12 @@ impl Core {
         self.ready.len()
     }
 
-    /// Counts how often an object became ready.
-    pub(super) fn adds(&self) -> u64 {
-        self.adds
-    }
-
-    /// Counts the back-offs begun.
-    pub(super) fn retries(&self) -> u64 {
-        self.retries
+    /// Counts how often an object became ready and how often a back-off began since the last call.
+    pub(super) fn take_counts(&mut self) -> (u64, u64) {
+        (
+            std::mem::take(&mut self.adds),
+            std::mem::take(&mut self.retries),
+        )
     }
 
     /// Gives the sum and the longest of the times that objects have been worked on.

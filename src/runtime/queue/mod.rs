@@ -28,10 +28,10 @@ pub struct BackOff {
 }
 
 impl Default for BackOff {
-    /// Some 15 tries in the first ten minutes, then one per 2.5 min on average.
+    /// Some 14 tries in the first ten minutes, then one per 2.5 min on average.
     fn default() -> Self {
         Self {
-            base: Duration::from_millis(500),
+            base: Duration::from_secs(1),
             cap: Duration::from_secs(300),
         }
     }
@@ -141,17 +141,12 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Writes the state of the queue into `metrics`.
+    /// Writes the state of the queue, and what happened since the last call, into `metrics`.
     pub(crate) fn report(&self, metrics: &QueueMetrics) {
-        let core = self.lock();
+        let mut core = self.lock();
         let (unfinished, longest) = core.running(Instant::now());
-        metrics.set(
-            core.depth(),
-            core.adds(),
-            core.retries(),
-            unfinished,
-            longest,
-        );
+        let (adds, retries) = core.take_counts();
+        metrics.report(core.depth(), adds, retries, unfinished, longest);
     }
 
     /// Locks the state; a panic elsewhere cannot leave it half changed, as no foreign code runs under the lock.
@@ -180,7 +175,7 @@ mod tests {
     fn delays_double_up_to_the_cap() {
         let back_off = BackOff::default();
         let ceilings: Vec<u128> = (1..=5).map(|n| back_off.ceiling(n).as_millis()).collect();
-        assert_eq!(ceilings, [500, 1000, 2000, 4000, 8000]);
+        assert_eq!(ceilings, [1000, 2000, 4000, 8000, 16000]);
         for attempts in [0, 1, 10, 11, 32, 33, u32::MAX] {
             assert!(back_off.ceiling(attempts) <= back_off.cap);
             assert!(back_off.draw(attempts) <= back_off.ceiling(attempts));

@@ -177,3 +177,13 @@ async fn hands_a_conflict_to_the_caller() {
         .unwrap_err();
     assert!(matches!(error, kube::Error::Api(status) if status.code == 409));
 }
+
+#[tokio::test]
+async fn an_object_that_is_gone_needs_no_status() {
+    let fake = FakeApi::new(|_| Reply::status(404, "NotFound", "gone"));
+    let none: Option<&Value> = None;
+    let written = StatusWriter::new()
+        .write(&api(&fake), &meta("1"), none, &json!({"id": "7"}))
+        .await;
+    assert_eq!(written.unwrap(), Written::Gone);
+}

@@ -110,7 +110,7 @@ fn counts_failures_in_a_row_and_forgets_them_after_success() {
     bench.finish("a", Verdict::After(SECOND));
     bench.pass(SECOND);
     assert_eq!(bench.core.pop(bench.now).unwrap().attempts, 0);
-    assert_eq!(bench.core.retries(), 2);
+    assert_eq!(bench.core.take_counts(), (4, 2));
 }
 
 #[test]
@@ -204,7 +204,8 @@ fn measures_waiting_and_working_times() {
     assert_eq!(bench.core.pop(bench.now).unwrap().waited, 3 * SECOND);
     bench.pass(SECOND);
     assert_eq!(bench.core.running(bench.now), (3 * SECOND, 2 * SECOND));
-    assert_eq!(bench.core.adds(), 2);
+    assert_eq!(bench.core.take_counts(), (2, 0));
+    assert_eq!(bench.core.take_counts(), (0, 0));
 }
 
 #[derive(Clone, Debug)]
