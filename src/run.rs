@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::event::reporter;
 use crate::api::meta;
 use crate::api::v1beta1::{Enterprise, Organization, Repository};
-use crate::config::{Config, Listen, LogFormat};
+use crate::config::Config;
 use crate::controllers::credential::Credentials;
 use crate::controllers::driver::{self, Controller};
 use crate::controllers::endpoint::Endpoints;
@@ -54,14 +54,19 @@ const PLURALS: [&str; 9] = [
 /// # Errors
 /// Fails when there is no cluster to connect to or an address cannot be listened on. GARM being away, fresh or old is no failure.
 pub async fn run(config: Config) -> anyhow::Result<()> {
-    let format = match config.operator.log_format {
-        LogFormat::Text => log::Format::Text,
-        LogFormat::Json => log::Format::Json,
-    };
-    log::init(format, config.operator.log_verbosity_level).context("logging cannot be set up")?;
+    log::init(
+        config.operator.log_format,
+        config.operator.log_verbosity_level,
+    )
+    .context("logging cannot be set up")?;
     let stop = shutdown::token().context("signals cannot be handled")?;
     let registry = Arc::new(Metrics::new());
-    let kube = client::connect(config.kubeconfig.as_deref(), &registry).await?;
+    let kube = client::connect(
+        config.kubeconfig.as_deref(),
+        config.timings.kube_call,
+        &registry,
+    )
+    .await?;
 
     // Probes and metrics outlive the work, so that a stopping process still answers.
     let serving = CancellationToken::new();
@@ -132,10 +137,9 @@ async fn serve(
             metrics::router(Arc::clone(registry)),
         ),
     ] {
-        if *address == Listen::Off {
+        let Some(listener) = server::bind(address).await? else {
             continue;
-        }
-        let listener = server::bind(&address.to_string()).await?;
+        };
         let token = token.clone();
         servers.spawn(async move {
             if let Err(error) = server::serve(name, listener, router, token).await {

@@ -26,6 +26,8 @@ pub struct Timings {
     /// How long a pool must have been disabled before it is deleted: a creation tick of GARM that was under way goes on for about
     /// 3 s. Not scaled: GARM's clock is not ours.
     pub pool_delete_settle: Duration,
+    /// Deadline for one call to the Kubernetes API. Not scaled.
+    pub kube_call: Duration,
     /// How long calls in flight may go on after SIGTERM before they are dropped.
     pub shutdown_drop: Duration,
     /// The connection to GARM.
@@ -44,6 +46,7 @@ impl Default for Timings {
             status_counts_interval: s(5),
             instance_delete_again: s(60),
             pool_delete_settle: s(6),
+            kube_call: s(30),
             shutdown_drop: s(2),
             garm: garm::Timings::default(),
         }
@@ -68,6 +71,7 @@ impl Timings {
             status_counts_interval: f(self.status_counts_interval),
             instance_delete_again: f(self.instance_delete_again),
             pool_delete_settle: self.pool_delete_settle,
+            kube_call: self.kube_call,
             shutdown_drop: self.shutdown_drop,
             garm: scaled_garm(&self.garm, factor),
         }

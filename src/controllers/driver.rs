@@ -14,7 +14,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::core::object::HasStatus;
 use kube::runtime::events::EventType;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -293,36 +293,23 @@ pub async fn reconcile<C: Controller>(controller: &C, key: &ObjectKey) -> Next {
     match controller.hub().get(key) {
         None => Next::Done,
         Some(Stored::Valid(object)) => pass(controller, object).await,
-        Some(Stored::Invalid(invalid)) => salvage(controller, key, &invalid).await,
+        Some(Stored::Invalid(invalid)) => salvage(controller, &invalid).await,
     }
 }
 
 /// Handles an object that does not decode: it is reported, and can still be deleted, since deletion reads only metadata and `status.id`.
-async fn salvage<C: Controller>(controller: &C, key: &ObjectKey, invalid: &Invalid) -> Next {
+async fn salvage<C: Controller>(controller: &C, invalid: &Invalid) -> Next {
     let context = controller.context();
-    if meta::is_terminating(&invalid.metadata) {
-        let api: Api<kube::core::DynamicObject> = Api::namespaced_with(
-            context.kube.clone(),
-            &key.namespace,
-            &kube::api::ApiResource::erase::<C::Object>(&()),
-        );
-        match api.get_opt(&key.name).await {
-            Ok(None) => return Next::Done,
-            Ok(Some(raw)) => {
-                let id = raw.data.pointer("/status/id").cloned().unwrap_or_default();
-                let bones =
-                    serde_json::json!({"metadata": raw.metadata, "spec": {}, "status": {"id": id}});
-                if let Ok(object) = serde_json::from_value::<C::Object>(bones) {
-                    return pass(controller, Arc::new(object)).await;
-                }
-            }
-            Err(error) => return retry(format!("reading the object failed: {error}")),
-        }
+    if meta::is_terminating(&invalid.metadata)
+        && let Some(object) = bones::<C::Object>(invalid)
+    {
+        return pass(controller, Arc::new(object)).await;
     }
     let note = format!(
         "the stored object cannot be read ({}); correct the field and apply it again",
         invalid.error
     );
+    tracing::warn!(object = %ObjectKey::of(&invalid.metadata), kind = C::NAME, error = %invalid.error, "stored object cannot be read");
     context
         .publish::<C::Object>(
             C::COMPONENT,
@@ -334,6 +321,16 @@ async fn salvage<C: Controller>(controller: &C, key: &ObjectKey, invalid: &Inval
         )
         .await;
     Next::After(context.resync())
+}
+
+/// What deletion needs of an object that does not decode: an empty spec and the id, which is a number for some kinds.
+fn bones<K: Object>(invalid: &Invalid) -> Option<K> {
+    let id = invalid.id.clone().unwrap_or_default();
+    let number: serde_json::Value = id.parse::<i64>().map_or_else(|_| 0.into(), Into::into);
+    [id.into(), number].into_iter().find_map(|id: serde_json::Value| {
+        let object = serde_json::json!({"metadata": &invalid.metadata, "spec": {}, "status": {"id": id}});
+        serde_json::from_value(object).ok()
+    })
 }
 
 /// Runs one pass over an object.
@@ -659,6 +656,7 @@ async fn write_status<C: Controller>(
         .await
     {
         Ok(Written::Unchanged) => Ok(object.clone()),
+        Ok(Written::Gone) => Err(Next::Done),
         Ok(Written::Sent) => {
             let mut stored = (**object).clone();
             *stored.status_mut() = Some(status.clone());
