@@ -15,11 +15,11 @@ use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
 };
 use serde_json::json;
-use tokio::{io::AsyncWriteExt, process::Command};
+use tokio::{io::AsyncWriteExt, process::Command, sync::Mutex};
 
 use crate::{
     guard::Guard,
-    poll::{Seen, poll_until},
+    poll::Patience,
     ports::{ATTEMPTS, free_ports, taken},
     process::Process,
     proxy::{Dialect, Proxy, Upstream},
@@ -42,7 +42,7 @@ pub struct ControlPlane {
     ca_pem: String,
     kubectl: PathBuf,
     client: Client,
-    processes: Vec<Process>,
+    processes: Mutex<Vec<Process>>,
 }
 
 impl ControlPlane {
@@ -101,7 +101,7 @@ impl ControlPlane {
             ca_pem,
             kubectl,
             client,
-            processes,
+            processes: Mutex::new(processes),
         })
     }
 
@@ -182,16 +182,18 @@ impl ControlPlane {
     }
 
     /// Fails, with the end of its log, when one of the servers has ended.
-    pub fn check_running(&mut self) -> Result<()> {
+    pub async fn check_running(&self) -> Result<()> {
         self.processes
+            .lock()
+            .await
             .iter_mut()
             .try_for_each(Process::check_running)
     }
 
     /// Ends all servers.
-    pub async fn stop(&mut self) -> Result<()> {
+    pub async fn stop(&self) -> Result<()> {
         // Nothing of theirs is kept, so there is nothing to end politely for.
-        for process in self.processes.iter_mut().rev() {
+        for process in self.processes.lock().await.iter_mut().rev() {
             process.kill().await?;
         }
         Ok(())
@@ -239,23 +241,24 @@ fn client(url: &str, ca_pem: &str, token: &str) -> Result<Client> {
 }
 
 async fn wait_ready(client: &Client, processes: &mut [Process]) -> Result<()> {
-    let mut ended = None;
-    let ready = poll_until(START_LIMIT, "the API server is ready", async || {
-        if let Err(error) = processes.iter_mut().try_for_each(Process::check_running) {
-            ended = Some(error);
-            return Ok(Seen::Yes(()));
-        }
-        let request = http::Request::get("/readyz").body(Vec::new())?;
-        Ok(Seen::when(client.request_text(request).await?, |answer| answer == "ok").map(drop))
-    })
-    .await;
-    match (ended, ready) {
-        (Some(error), _) => Err(error),
-        (None, Err(error)) => {
-            let logs: Vec<_> = processes.iter().map(Process::tail).collect();
-            Err(error.context(format!("the logs end so:\n{}", logs.join("\n---\n"))))
-        }
-        (None, Ok(())) => Ok(()),
+    let patience = Patience::new(START_LIMIT, "the API server is ready");
+    loop {
+        processes.iter_mut().try_for_each(Process::check_running)?;
+        let request = http::Request::get("/readyz")
+            .body(Vec::new())
+            .context("ask for readiness")?;
+        let seen = match client.request_text(request).await {
+            Ok(answer) if answer == "ok" => return Ok(()),
+            Ok(answer) => answer,
+            Err(error) => error.to_string(),
+        };
+        let logs: Vec<_> = processes.iter().map(Process::tail).collect();
+        patience
+            .pause(format!(
+                "{seen}; the logs end so:\n{}",
+                logs.join("\n---\n")
+            ))
+            .await?;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Waiting for something to become true.
 
 use std::{
-    fmt::Debug,
+    fmt::{Debug, Display},
     time::{Duration, Instant},
 };
 
@@ -40,39 +40,71 @@ impl<T> Seen<T> {
     }
 }
 
-/// Looks every 50 ms until `look` answers [`Seen::Yes`]; an error counts as "not yet".
-///
-/// The error after `limit` names `what` was awaited and what was seen last.
-pub async fn poll_until<T>(
+/// A wait with an end, for loops of one's own: after each look that was in vain, [`Patience::pause`].
+#[derive(Debug)]
+pub struct Patience {
+    what: String,
     limit: Duration,
-    what: &str,
-    look: impl AsyncFnMut() -> Result<Seen<T>>,
-) -> Result<T> {
-    poll_every(PAUSE, limit, what, look).await
+    deadline: Instant,
+    pause: Duration,
 }
 
-/// Like [`poll_until`] with another pause between two looks.
-pub async fn poll_every<T>(
-    pause: Duration,
+impl Patience {
+    /// Waits at most `limit` for `what`.
+    pub fn new(limit: Duration, what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            limit,
+            deadline: Instant::now() + limit,
+            pause: PAUSE,
+        }
+    }
+
+    /// Pauses this long between two looks.
+    pub fn every(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    /// Pauses after a look in vain; fails when the time is over, with what the look saw.
+    pub async fn pause(&self, seen: impl Display) -> Result<()> {
+        let left = self.left();
+        if left.is_zero() {
+            bail!(
+                "{}: not within {:?}; last seen: {seen}",
+                self.what,
+                self.limit
+            );
+        }
+        tokio::time::sleep(self.pause.min(left)).await;
+        Ok(())
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+/// Looks every 50 ms until `look` answers [`Seen::Yes`]; an error counts as "not yet".
+///
+/// The error after `limit` names `what` was awaited and what was seen last. (The future cannot be spawned on another thread, as
+/// async closures go today; [`Patience`] can.)
+pub async fn poll_until<T>(
     limit: Duration,
     what: &str,
     mut look: impl AsyncFnMut() -> Result<Seen<T>>,
 ) -> Result<T> {
-    let deadline = Instant::now() + limit;
+    let patience = Patience::new(limit, what);
     let mut last = "nothing yet".to_owned();
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            bail!("{what}: not within {limit:?}; last seen: {last}");
-        }
         // A look that hangs must not outlast the deadline.
-        match tokio::time::timeout(left, look()).await {
+        match tokio::time::timeout(patience.left(), look()).await {
             Ok(Ok(Seen::Yes(value))) => return Ok(value),
             Ok(Ok(Seen::NotYet(seen))) => last = seen,
             Ok(Err(error)) => last = format!("{error:#}"),
             Err(_) => last = format!("{last} (and the last look did not return)"),
         }
-        tokio::time::sleep(pause.min(deadline.saturating_duration_since(Instant::now()))).await;
+        patience.pause(&last).await?;
     }
 }
 

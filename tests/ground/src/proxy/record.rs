@@ -18,6 +18,8 @@ pub enum Dialect {
     Garm,
     /// The Kubernetes API.
     Kubernetes,
+    /// GitHub's API.
+    Github,
 }
 
 /// One request that came to a proxy.
@@ -33,8 +35,8 @@ pub struct Recorded {
     pub path: String,
     /// Its query, empty when it has none.
     pub query: String,
-    /// Method and path with ids folded, as in `PUT /pools/{id}` (GARM) or `PATCH /pools/{name}/status` (Kubernetes: without group
-    /// and namespace).
+    /// Method and path with ids folded, as in `PUT /pools/{id}` (GARM), `PATCH /pools/{name}/status` (Kubernetes: without group
+    /// and namespace) or `DELETE /repos/{owner}/{repo}/actions/runners/{id}` (GitHub).
     pub route: String,
     /// What was answered; `None` while it is not or when the connection was closed instead.
     pub status: Option<u16>,
@@ -72,6 +74,7 @@ impl Recorded {
             Dialect::Kubernetes => {
                 self.resource() == "leases" || self.resource().ends_with("reviews")
             }
+            Dialect::Github => false,
         }
     }
 
@@ -154,6 +157,7 @@ fn fold(dialect: Dialect, path: &str) -> String {
         {
             fold_kubernetes(rest)
         }
+        (Dialect::Github, ["api", "v3", rest @ ..]) => fold_github(rest),
         (_, other) => other.to_vec(),
     };
     format!("/{}", folded.join("/"))
@@ -175,6 +179,21 @@ fn fold_garm<'a>(segments: &[&'a str]) -> Vec<&'a str> {
         folded
     };
     segments.iter().map(fold_one).collect()
+}
+
+fn fold_github<'a>(segments: &[&'a str]) -> Vec<&'a str> {
+    let scope = match segments.first() {
+        Some(&"repos") => vec!["repos", "{owner}", "{repo}"],
+        Some(&"orgs") => vec!["orgs", "{org}"],
+        Some(&"enterprises") => vec!["enterprises", "{enterprise}"],
+        _ => Vec::new(),
+    };
+    let rest = segments.get(scope.len()..).unwrap_or_default().iter();
+    let digits = |segment: &str| segment.bytes().all(|byte| byte.is_ascii_digit());
+    scope
+        .into_iter()
+        .chain(rest.map(|segment| if digits(segment) { "{id}" } else { segment }))
+        .collect()
 }
 
 fn fold_kubernetes<'a>(segments: &[&'a str]) -> Vec<&'a str> {
@@ -239,6 +258,24 @@ mod tests {
             ("/version", "/version"),
         ] {
             assert_eq!(fold(Dialect::Kubernetes, path), folded);
+        }
+    }
+
+    #[test]
+    fn folds_github_paths() {
+        for (path, folded) in [
+            (
+                "/api/v3/repos/o/r/actions/runners/7",
+                "/repos/{owner}/{repo}/actions/runners/{id}",
+            ),
+            ("/api/v3/orgs/12/hooks", "/orgs/{org}/hooks"),
+            ("/api/v3/rate_limit", "/rate_limit"),
+            (
+                "/actions/runner-registration",
+                "/actions/runner-registration",
+            ),
+        ] {
+            assert_eq!(fold(Dialect::Github, path), folded);
         }
     }
 
