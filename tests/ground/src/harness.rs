@@ -89,8 +89,8 @@ impl Suite {
     where
         F: AsyncFnOnce(&Ground, GarmVersion) -> Result<()> + Clone + Send + 'static,
     {
-        for version in GarmVersion::ALL {
-            let body = body.clone();
+        let bodies = std::iter::repeat(body);
+        for (version, body) in GarmVersion::ALL.into_iter().zip(bodies) {
             self.test(&format!("{name}::{version}"), async move |ground| {
                 body(ground, version).await
             });
@@ -126,5 +126,5 @@ where
             .await
             .with_context(|| format!("the test did not end within {limit:?}"))?
     });
-    result.map_err(|error| Failed::from(format!("{error:?}")))
+    result.map_err(|error| Failed::from(format!("{error:#}")))
 }

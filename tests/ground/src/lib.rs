@@ -23,7 +23,7 @@ pub use ground::Ground;
 pub use guard::Guard;
 pub use operator::{Operator, OperatorCommand};
 pub use process::Process;
-pub use provider::{FAILING_FLAVOR, FakeProvider, Machine};
+pub use provider::{FAILING_FLAVOR, FakeProvider, Machine, Operation};
 
 /// Eight random lower-case hexadecimal characters, to tell names of one run from another's.
 pub(crate) fn random_word() -> String {

@@ -50,12 +50,14 @@ impl OperatorCommand {
     }
 
     /// Talks to Kubernetes by this proxy.
+    #[must_use]
     pub fn kubernetes(mut self, proxy: &Proxy) -> Self {
         self.kube_url = Some(proxy.url());
         self
     }
 
     /// Talks to this GARM by the proxy in front of it, as its administrator.
+    #[must_use]
     pub fn garm(self, garm: &Garm) -> Self {
         self.argument("--garm-server")
             .argument(garm.url())
@@ -65,18 +67,21 @@ impl OperatorCommand {
     }
 
     /// Watches this namespace only.
+    #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
         self.argument("--operator-watch-namespace")
             .argument(namespace)
     }
 
     /// Adds an argument.
+    #[must_use]
     pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
     /// Sets an environment variable.
+    #[must_use]
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self

@@ -61,6 +61,7 @@ impl Patience {
     }
 
     /// Pauses this long between two looks.
+    #[must_use]
     pub fn every(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use tokio::{process::Command, time::timeout};
 
 use crate::guard::{GRACE, Guard};
@@ -161,10 +161,20 @@ impl Process {
         i32::try_from(self.pid).ok().and_then(Pid::from_raw)
     }
 
-    fn note_end(&mut self, status: ExitStatus) {
-        self.status = Some(status);
+    fn forget(&self) {
         // Without a guard nobody is left who could mistake the number.
         let _ = self.guard.forget_process(self.pid);
+    }
+
+    fn note_end(&mut self, status: ExitStatus) {
+        self.status = Some(status);
+        // What it has started itself may still run, and then ends with the ground.
+        if self
+            .raw_pid()
+            .is_none_or(|group| test_kill_process_group(group).is_err())
+        {
+            self.forget();
+        }
     }
 }
 
@@ -174,6 +184,7 @@ impl Drop for Process {
             && let Some(pid) = self.raw_pid()
         {
             let _ = kill_process_group(pid, Signal::KILL);
+            self.forget();
         }
     }
 }

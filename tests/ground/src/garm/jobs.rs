@@ -110,12 +110,7 @@ impl Garm {
         let mut mac = Hmac::<Sha256>::new_from_slice(job.secret.as_bytes())
             .context("use the webhook secret")?;
         mac.update(body.as_bytes());
-        let signature: String = mac
-            .finalize()
-            .into_bytes()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let signature = format!("{:x}", mac.finalize().into_bytes());
         let client = reqwest::Client::builder()
             .timeout(Duration::from_secs(60))
             .no_proxy()

@@ -309,7 +309,7 @@ impl Garm {
                 Err(error) => {
                     patience
                         .pause(format!("{error:#}; its log ends so:\n{}", process.tail()))
-                        .await?
+                        .await?;
                 }
             }
         }

@@ -195,10 +195,10 @@ async fn generate_jitconfig(
         .collect();
     let runner = state.with(|state| {
         if state.fail_jitconfig {
-            return Err(problem(StatusCode::INTERNAL_SERVER_ERROR, "Server Error"));
+            return Err((StatusCode::INTERNAL_SERVER_ERROR, "Server Error"));
         }
         if state.find_runner(&scope, name).is_some() {
-            return Err(problem(
+            return Err((
                 StatusCode::CONFLICT,
                 "Already exists - A runner with that name already exists",
             ));
@@ -207,7 +207,7 @@ async fn generate_jitconfig(
     });
     let runner = match runner {
         Ok(runner) => runner,
-        Err(response) => return response,
+        Err((status, message)) => return problem(status, message),
     };
     // File names and their contents, as a runner stores them.
     let files: serde_json::Map<String, Value> =

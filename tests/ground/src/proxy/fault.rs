@@ -126,24 +126,28 @@ impl Matcher {
     }
 
     /// Only this method.
+    #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.method = Some(method);
         self
     }
 
     /// Only paths that contain this text.
+    #[must_use]
     pub fn path_contains(mut self, part: &str) -> Self {
         self.path_contains = Some(part.to_owned());
         self
     }
 
     /// Only the first `times` that match otherwise.
+    #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = Some(times);
         self
     }
 
     /// Not the first `skip` that match otherwise.
+    #[must_use]
     pub fn skip(mut self, skip: usize) -> Self {
         self.skip = skip;
         self

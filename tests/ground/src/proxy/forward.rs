@@ -34,14 +34,12 @@ pub(super) async fn serve(
     cut: CancellationToken,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, hyper::Error> {
-    match answer(&shared, request).await {
-        Ok(Some(response)) => Ok(response),
-        // A server that cannot be reached looks to the client as it would without us: a closed connection.
-        Ok(None) | Err(_) => {
-            cut.cancel();
-            pending().await
-        }
+    if let Ok(Some(response)) = answer(&shared, request).await {
+        return Ok(response);
     }
+    // A server that cannot be reached looks to the client as it would without us: a closed connection.
+    cut.cancel();
+    pending().await
 }
 
 /// The answer; `None` when the connection is to be closed instead.

@@ -200,11 +200,7 @@ fn fingerprint(server: Server) -> Result<String> {
     }
     hash.update(server.package());
     hash.update(server.linker_flags());
-    Ok(hash
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
+    Ok(format!("{:x}", hash.finalize()))
 }
 
 #[expect(

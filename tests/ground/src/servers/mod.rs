@@ -221,12 +221,12 @@ impl Sources {
         let mut missing = Vec::new();
         let builder = Builder::new(&self.directory, &self.search_path);
         for &server in wanted {
-            match self.existing(server)? {
-                Some(path) => _ = paths.insert(server, path),
-                None if builder.is_built(server)? => {
-                    _ = paths.insert(server, builder.binary(server))
-                }
-                None => missing.push(server),
+            if let Some(path) = self.existing(server)? {
+                paths.insert(server, path);
+            } else if builder.is_built(server)? {
+                paths.insert(server, builder.binary(server));
+            } else {
+                missing.push(server);
             }
         }
         paths.extend(builder.build(&missing)?);

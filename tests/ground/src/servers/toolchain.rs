@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn reads_go_versions() {
         assert_eq!(parse_version("go1.26.8"), Some((1, 26, 8)));
-        assert_eq!(parse_version("go1.27rc1"), Some((1, 27, 1)));
+        assert_eq!(parse_version("go1.27rc1"), Some((1, 27, 0)));
         assert_eq!(parse_version("devel +abc"), None);
     }
 

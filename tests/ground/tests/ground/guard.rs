@@ -30,6 +30,7 @@ pub fn add(suite: &mut Suite) {
 }
 
 /// Acts as the process that ends badly, if this is one.
+#[expect(clippy::unwrap_used, reason = "it is to end badly")]
 pub fn play_role() {
     let Ok(role) = std::env::var(ROLE) else {
         return;

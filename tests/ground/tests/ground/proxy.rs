@@ -122,7 +122,7 @@ async fn answers_are_lost_and_held(ground: &Ground) -> Result<()> {
         Fault::HoldAnswer(release.clone()),
     );
     let held = ask(&garm, Method::POST, "/github/endpoints", endpoint("held"));
-    let watcher = async {
+    let meanwhile = async {
         poll_until(Duration::from_secs(1), "the endpoint exists", async || {
             Ok(Seen::when(exists("held").await?, |there| *there))
         })
@@ -137,7 +137,7 @@ async fn answers_are_lost_and_held(ground: &Ground) -> Result<()> {
         release.release();
         Ok(())
     };
-    let (held, watched) = tokio::join!(held, watcher);
+    let (held, watched) = tokio::join!(held, meanwhile);
     watched?;
     ensure!(held?.0 == 200);
     proxy.clear_rules();
