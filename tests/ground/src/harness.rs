@@ -21,7 +21,7 @@
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::{
     runtime::{Handle, Runtime},
@@ -37,10 +37,13 @@ const THREADS: usize = 6;
 /// How long a test may take unless the suite says otherwise.
 const LIMIT: Duration = Duration::from_secs(300);
 
+/// The ground, or why there is none: what failed once (a build takes minutes) is not tried again by each test.
+type SharedGround = OnceCell<Result<Ground, String>>;
+
 /// Tests that share a ground; it is started by the first that runs.
 pub struct Suite {
     runtime: Runtime,
-    ground: Arc<OnceCell<Ground>>,
+    ground: Arc<SharedGround>,
     trials: Vec<Trial>,
     limit: Duration,
 }
@@ -103,7 +106,7 @@ impl Suite {
         let mut arguments = Arguments::from_args();
         arguments.test_threads = arguments.test_threads.or(Some(THREADS));
         let conclusion = libtest_mimic::run(&arguments, self.trials);
-        if let Some(ground) = Arc::into_inner(self.ground).and_then(OnceCell::into_inner) {
+        if let Some(Ok(ground)) = Arc::into_inner(self.ground).and_then(OnceCell::into_inner) {
             // The guard ends what this does not.
             let _ = self.runtime.block_on(ground.shutdown());
         }
@@ -113,7 +116,7 @@ impl Suite {
 
 fn run_one<F>(
     handle: &Handle,
-    ground: &OnceCell<Ground>,
+    ground: &SharedGround,
     limit: Duration,
     body: F,
 ) -> Result<(), Failed>
@@ -121,7 +124,10 @@ where
     F: AsyncFnOnce(&Ground) -> Result<()>,
 {
     let result = handle.block_on(async {
-        let ground = ground.get_or_try_init(Ground::start).await?;
+        let started = ground
+            .get_or_init(async || Ground::start().await.map_err(|error| format!("{error:#}")))
+            .await;
+        let ground = started.as_ref().map_err(|reason| anyhow!("{reason}"))?;
         timeout(limit, body(ground))
             .await
             .with_context(|| format!("the test did not end within {limit:?}"))?
