@@ -1,2 +1,31 @@
-//! Entry point.
-fn main() {}
+//! Entry point: cryptography, command line, then the operator.
+
+use std::process::ExitCode;
+
+use garm_operator::{
+    cli::{self, Task},
+    run,
+};
+
+fn main() -> ExitCode {
+    // One provider for all TLS in the process. It fails only when one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match cli::parse(std::env::args_os(), std::env::vars_os()) {
+        Task::Exit(code) => code,
+        Task::Run(config) => operate(run::run(*config)),
+    }
+}
+
+/// Runs the operator on its threads and tells how it ended.
+fn operate(operator: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
+    let ended = tokio::runtime::Runtime::new()
+        .map_err(Into::into)
+        .and_then(|runtime| runtime.block_on(operator));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("garm-operator: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
