@@ -22,6 +22,7 @@ use crate::domain::runner::{counts, is_idle};
 use crate::garm::wire::{self, Instance};
 use crate::garm::{self, Collection};
 use crate::runtime::ObjectKey;
+use crate::runtime::client::explain;
 
 use super::memory::Memory;
 
@@ -238,7 +239,10 @@ async fn marked_pools(
         .await
         .map_err(|error| Verdict::Failed {
             reason: crate::api::condition::reasons::RECONCILE_ERROR,
-            message: format!("reading the Pool before creation failed: {error}"),
+            message: format!(
+                "reading the Pool before creation failed: {}",
+                explain(&error)
+            ),
         })?;
     match live {
         Some(live)
