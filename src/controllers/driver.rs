@@ -27,7 +27,7 @@ use crate::api::{event, meta};
 use crate::controllers::Context;
 use crate::domain::lifecycle::{Disposition, disposition};
 use crate::domain::pushed::Pushed;
-use crate::garm::{self, Availability};
+use crate::garm::{self, Availability, Collection};
 use crate::runtime::ObjectKey;
 use crate::runtime::client::explain;
 use crate::runtime::hub::{Hub, Invalid, Stored};
@@ -256,6 +256,12 @@ pub trait Controller: Send + Sync + 'static {
         false
     }
 
+    /// Collections of GARM's objects whose absences this object's pass decides by. While one of them has not been listed whole, the object
+    /// waits: an error is not absence.
+    fn needs(&self, _object: &Self::Object) -> &'static [Collection] {
+        &[]
+    }
+
     /// The process-wide parts.
     fn context(&self) -> &Context;
     /// The watch of this kind.
@@ -378,6 +384,11 @@ async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
             return stand(controller, &object, None, &verdict, None).await;
         }
     }
+    let is_listed = |collection| context.garm.complete(collection).is_some();
+    if let Some(verdict) = unlisted(controller.needs(&object), is_listed) {
+        let again = context.timings.garm.probe_backoff.1;
+        return stand(controller, &object, None, &verdict, Some(again)).await;
+    }
     let object = match ensure_finalizer(controller, object).await {
         Ok(object) => object,
         Err(next) => return next,
@@ -442,6 +453,22 @@ fn obstacle(availability: &Availability, needs_urls: bool) -> Option<Obstacle> {
         reason,
         message: availability.message(),
     }))
+}
+
+/// What an object says while GARM fails to list what it decides by.
+fn unlisted(needs: &[Collection], is_listed: impl Fn(Collection) -> bool) -> Option<Verdict> {
+    let missing = needs.iter().find(|collection| !is_listed(**collection))?;
+    let what = match missing {
+        Collection::Endpoints => "endpoints",
+        Collection::Credentials => "credentials",
+        Collection::Entities(kind) => kind.path(),
+        Collection::Pools => "pools",
+        Collection::Instances => "instances",
+    };
+    Some(Verdict::Waiting {
+        reason: reasons::WAITING_FOR_GARM,
+        message: format!("GARM has not listed its {what} yet; see its log if this lasts"),
+    })
 }
 
 /// Plans and executes until a plan is empty, then remembers what was pushed.
@@ -758,6 +785,23 @@ mod tests {
             resource_version: Some(version.to_owned()),
             ..ObjectMeta::default()
         }
+    }
+
+    #[test]
+    fn what_was_not_listed_is_not_absent() {
+        use crate::garm::wire::EntityKind;
+        let needs = [
+            Collection::Pools,
+            Collection::Entities(EntityKind::Enterprise),
+        ];
+        assert_eq!(unlisted(&needs, |_| true), None);
+        assert_eq!(unlisted(&[], |_| false), None);
+        let Some(Verdict::Waiting { message, .. }) =
+            unlisted(&needs, |collection| collection == Collection::Pools)
+        else {
+            panic!("it goes on")
+        };
+        assert!(message.contains("enterprises"));
     }
 
     #[test]
