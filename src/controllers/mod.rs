@@ -33,6 +33,8 @@ pub mod references;
 pub mod runner;
 pub mod scope;
 pub mod server_config;
+#[cfg(test)]
+mod testing;
 pub mod wiring;
 
 /// The one watch of every kind, shared by all controllers.

@@ -359,6 +359,7 @@ fn observe_runners(
     {
         // Not all instances are known, so that a count would show a part.
         observed.counts = stored;
+        observed.counts_due = Some(context.timings.status_counts_interval);
         return;
     }
     let current = counts(observed.instances.iter().map(|i| &**i));
