@@ -336,7 +336,7 @@ async fn warn_of_missing_crds(kube: kube::Client) {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => tracing::error!("{}", client::missing_crds_hint(&missing)),
         Err(error) => {
-            tracing::warn!(%error, "the API server could not be asked for our kinds; the watches go on trying")
+            tracing::warn!(%error, "the API server could not be asked for our kinds; the watches go on trying");
         }
     }
 }

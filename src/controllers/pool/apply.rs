@@ -51,17 +51,15 @@ pub async fn execute(
                 )
             })
         }
-        Step::RemoveSurplus { id } => {
-            match garm.delete_pool(id).await {
-                // One that has got a runner is left alone.
-                Ok(()) | Err(garm::Error::NotFound | garm::Error::BadRequest { .. }) => {
-                    observed.marked.retain(|pool| pool.id != *id);
-                    observed.surplus.retain(|surplus| surplus != id);
-                }
-                Err(error) => return Err(Verdict::garm(&error)),
+        Step::RemoveSurplus { id } => match garm.delete_pool(id).await {
+            // One that has got a runner is left alone.
+            Ok(()) | Err(garm::Error::NotFound | garm::Error::BadRequest { .. }) => {
+                observed.marked.retain(|pool| pool.id != *id);
+                observed.surplus.retain(|surplus| surplus != id);
+                Ok(Effect::default())
             }
-            Ok(Effect::default())
-        }
+            Err(error) => Err(Verdict::garm(&error)),
+        },
         Step::Update {
             id,
             update,
@@ -74,77 +72,89 @@ pub async fn execute(
         Step::ScaleDown { name } => {
             let asked = reaper.remove_idle(name).await;
             observed.idle.retain(|(idle, _)| idle.name != *name);
-            let asked = match asked {
-                Ok(asked) => asked,
-                Err(error) => {
-                    let trouble = runner_failure(context, &error, reasons::GARM_API_ERROR);
-                    observed.trouble.get_or_insert(trouble);
-                    Asked::NotNow
-                }
-            };
             let note = format!(
                 "idle runner {name} is removed: it is older than the limit and more than minIdleRunners"
             );
-            Ok(if asked == Asked::Sent {
-                Effect::told(event::SCALING, note)
-            } else {
-                Effect::default()
-            })
+            let reason = reasons::GARM_API_ERROR;
+            Ok(removal(context, observed, asked, reason, note))
         }
-        Step::Quiet { id } => {
-            let quiet = UpdatePool {
-                enabled: Some(false),
-                min_idle_runners: Some(0),
-                ..UpdatePool::default()
-            };
-            match garm.update_pool(id, &quiet).await {
-                Ok(answer) => {
-                    memory.quieted(&observed.uid);
-                    observed.actual = Some(Arc::new(answer));
-                    Ok(Effect::default())
-                }
-                Err(garm::Error::NotFound) => {
-                    observed.actual = None;
-                    Ok(Effect::default())
-                }
-                Err(error) => Err(Verdict::garm(&error)),
-            }
-        }
+        Step::Quiet { id } => quiet(context, memory, observed, id).await,
         Step::RemoveRunner { name, force } => {
             let asked = reaper.remove(name, *force).await;
             observed.asked.insert(name.clone());
-            let asked = match asked {
-                Ok(asked) => asked,
-                Err(error) => {
-                    let trouble = runner_failure(context, &error, reasons::DELETION_FAILED);
-                    observed.trouble.get_or_insert(trouble);
-                    Asked::NotNow
-                }
-            };
-            let note = format!(
-                "runner {name} is removed, since its Pool {} is being deleted",
-                object.metadata.name.as_deref().unwrap_or_default()
-            );
-            Ok(if asked == Asked::Sent {
-                Effect::told(event::SCALING, note)
-            } else {
-                Effect::default()
-            })
+            let pool = object.metadata.name.as_deref().unwrap_or_default();
+            let note = format!("runner {name} is removed, since its Pool {pool} is being deleted");
+            let reason = reasons::DELETION_FAILED;
+            Ok(removal(context, observed, asked, reason, note))
         }
-        Step::Delete { id } => match garm.delete_pool(id).await {
-            Ok(()) | Err(garm::Error::NotFound) => {
-                observed.actual = None;
-                memory.forget(&observed.uid);
-                Ok(Effect::default())
-            }
-            // It has a runner after all: wait like for any other.
-            Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
-                reason: reasons::DELETING,
-                message: format!("GARM does not delete the pool yet: {details}"),
-                after: context.deletion_pace(),
-            }),
-            Err(error) => Err(Verdict::garm(&error)),
-        },
+        Step::Delete { id } => delete(context, memory, observed, id).await,
+    }
+}
+
+/// Tells of a runner that goes, or notes why one does not: that keeps no other one waiting.
+fn removal(
+    context: &Context,
+    observed: &mut Observed,
+    asked: Result<Asked, garm::Error>,
+    reason: &'static str,
+    note: String,
+) -> Effect {
+    match asked {
+        Ok(Asked::Sent) => Effect::told(event::SCALING, note),
+        Ok(Asked::UnderWay | Asked::NotNow | Asked::Gone | Asked::Busy) => Effect::default(),
+        Err(error) => {
+            let trouble = runner_failure(context, &error, reason);
+            observed.trouble.get_or_insert(trouble);
+            Effect::default()
+        }
+    }
+}
+
+/// Stops a pool from starting runners.
+async fn quiet(
+    context: &Context,
+    memory: &Memory,
+    observed: &mut Observed,
+    id: &str,
+) -> Result<Effect, Verdict> {
+    let quiet = UpdatePool {
+        enabled: Some(false),
+        min_idle_runners: Some(0),
+        ..UpdatePool::default()
+    };
+    match context.garm.update_pool(id, &quiet).await {
+        Ok(answer) => {
+            memory.quieted(&observed.uid);
+            observed.actual = Some(Arc::new(answer));
+            Ok(Effect::default())
+        }
+        Err(garm::Error::NotFound) => {
+            observed.actual = None;
+            Ok(Effect::default())
+        }
+        Err(error) => Err(Verdict::garm(&error)),
+    }
+}
+
+async fn delete(
+    context: &Context,
+    memory: &Memory,
+    observed: &mut Observed,
+    id: &str,
+) -> Result<Effect, Verdict> {
+    match context.garm.delete_pool(id).await {
+        Ok(()) | Err(garm::Error::NotFound) => {
+            observed.actual = None;
+            memory.forget(&observed.uid);
+            Ok(Effect::default())
+        }
+        // It has a runner after all: wait like for any other.
+        Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
+            reason: reasons::DELETING,
+            message: format!("GARM does not delete the pool yet: {details}"),
+            after: context.deletion_pace(),
+        }),
+        Err(error) => Err(Verdict::garm(&error)),
     }
 }
 

@@ -148,7 +148,7 @@ mod tests {
     fn a_runner_waits_for_garm_only_while_its_own_pool_stays() {
         let pool = |uid: &str, is_terminating: bool| ObjectMeta {
             uid: Some(uid.to_owned()),
-            deletion_timestamp: is_terminating.then(|| Time(Timestamp::UNIX_EPOCH)),
+            deletion_timestamp: is_terminating.then_some(Time(Timestamp::UNIX_EPOCH)),
             ..ObjectMeta::default()
         };
         assert!(lives("u", Some(&pool("u", false))));

@@ -12,7 +12,7 @@ use crate::garm::wire::Instance;
 fn object(is_terminating: bool) -> Runner {
     Runner {
         metadata: ObjectMeta {
-            deletion_timestamp: is_terminating.then(|| Time(Timestamp::UNIX_EPOCH)),
+            deletion_timestamp: is_terminating.then_some(Time(Timestamp::UNIX_EPOCH)),
             ..ObjectMeta::default()
         },
         ..Runner::default()
