@@ -238,3 +238,12 @@ async fn new_instances_leave_no_trace_while_runners_are_switched_off() {
     assert!(woken(&wiring.queues.runners).is_empty());
     assert!(!wiring.names.has_seen(&key("garm-x")));
 }
+
+#[tokio::test]
+async fn a_watch_that_is_stuck_is_named() {
+    let wiring = wiring(Vec::new()).await;
+    let hubs = &wiring.context.hubs;
+    assert_eq!(hubs.check_progress(Duration::from_secs(600)), Ok(()));
+    let fault = hubs.check_progress(Duration::ZERO).unwrap_err();
+    assert!(fault.contains("GitHubEndpoint"), "{fault}");
+}
