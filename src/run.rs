@@ -72,6 +72,9 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let serving = CancellationToken::new();
     let servers = serve(&config, &registry, &serving).await?;
     tokio::spawn(warn_of_missing_crds(kube.clone()));
+    if config.operator.leader_election {
+        tracing::warn!("operator.leaderElection has no effect in this version: run one replica");
+    }
 
     let hubs = watch(&kube, &config, &registry, &stop);
     let garm = Garm::new(

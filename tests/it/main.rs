@@ -1,2 +1,19 @@
-//! Placeholder.
-fn main() {}
+//! Behaviour on real servers: a real kube-apiserver and a real GARM, with fakes only for GitHub and the cloud provider.
+//!
+//! The binary brings the control plane up once, gives each test a namespace and a GARM of its own, and is itself the provider and the guard
+//! that these servers need.
+
+mod world;
+
+mod main_path;
+
+use std::process::ExitCode;
+
+use garm_operator_ground::harness::Suite;
+
+fn main() -> ExitCode {
+    garm_operator_ground::entry();
+    let mut suite = Suite::new();
+    main_path::register(&mut suite);
+    suite.run()
+}
