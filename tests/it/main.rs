@@ -6,6 +6,7 @@
 mod world;
 
 mod main_path;
+mod undecodable;
 
 use std::process::ExitCode;
 
@@ -15,5 +16,6 @@ fn main() -> ExitCode {
     garm_operator_ground::entry();
     let mut suite = Suite::new();
     main_path::register(&mut suite);
+    undecodable::register(&mut suite);
     suite.run()
 }

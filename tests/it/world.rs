@@ -40,6 +40,16 @@ impl<'a> World<'a> {
     ) -> Result<Self> {
         let plane = ground.control_plane().await?;
         install_crds(plane).await?;
+        Self::on(ground, plane, version, options).await
+    }
+
+    /// Builds a world on a control plane of its own, which has what CRDs the test gives it.
+    pub async fn on(
+        ground: &'a Ground,
+        plane: &'a ControlPlane,
+        version: GarmVersion,
+        options: GarmOptions,
+    ) -> Result<Self> {
         let garm = ground.garm_with(version, options).await?;
         let kube = plane.proxy().await?;
         let namespace = plane.create_namespace("test").await?;
