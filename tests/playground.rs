@@ -29,7 +29,9 @@ use tokio::{runtime::Runtime, sync::mpsc};
 const OPERATOR: &str = "GARM_OPERATOR_PLAYGROUND";
 
 const NAMESPACE: &str = "playground";
-const SAMPLES: &str = include_str!("data/playground.yaml");
+const SAMPLES: &str = include_str!("../manifests/samples/repository.yaml");
+/// GitHub in the samples.
+const SAMPLE_URL: &str = "https://github.example.com";
 /// As in the samples.
 const WEBHOOK_SECRET: &str = "a-webhook-secret";
 
@@ -147,7 +149,7 @@ async fn scene(ground: &Ground, options: &Options, started: Instant) -> Result<(
     operator.wait_ready(Duration::from_secs(30)).await?;
     say("the operator is up");
 
-    let samples = SAMPLES.replace("GITHUB_URL", &garm.github().url());
+    let samples = SAMPLES.replace(SAMPLE_URL, &garm.github().url());
     plane
         .kubectl_ok(&["-n", NAMESPACE, "apply", "-f", "-"], &samples)
         .await?;
