@@ -29,16 +29,16 @@ use tokio::{runtime::Runtime, sync::mpsc};
 const OPERATOR: &str = "GARM_OPERATOR_PLAYGROUND";
 
 const NAMESPACE: &str = "playground";
-const SAMPLES: &str = include_str!("../manifests/samples/repository.yaml");
-/// GitHub in the samples.
-const SAMPLE_URL: &str = "https://github.example.com";
+const SAMPLES: &str = include_str!("../manifests/samples/all.yaml");
 /// As in the samples.
 const WEBHOOK_SECRET: &str = "a-webhook-secret";
 
 /// The kinds that show whether they are ready.
-const WITH_CONDITIONS: &str = "githubendpoints,githubcredentials,repositories,pools";
+const WITH_CONDITIONS: &str =
+    "garmserverconfigs,githubendpoints,githubcredentials,repositories,pools";
 /// What is shown when everything is ready.
-const SHOWN: [&str; 6] = [
+const SHOWN: [&str; 7] = [
+    "garmserverconfigs",
     "githubendpoints",
     "githubcredentials",
     "repositories",
@@ -149,7 +149,9 @@ async fn scene(ground: &Ground, options: &Options, started: Instant) -> Result<(
     operator.wait_ready(Duration::from_secs(30)).await?;
     say("the operator is up");
 
-    let samples = SAMPLES.replace(SAMPLE_URL, &garm.github().url());
+    let samples = SAMPLES
+        .replace("https://github.example.com", &garm.github().url())
+        .replace("http://garm.example.com:9997", &garm.direct_url());
     plane
         .kubectl_ok(&["-n", NAMESPACE, "apply", "-f", "-"], &samples)
         .await?;

@@ -14,6 +14,9 @@ mod list;
 mod pool;
 mod secret;
 
+#[cfg(test)]
+mod answers_test;
+
 pub use controller::{Controller, FirstRun, Login, LoginAnswer, UpdateController};
 pub use credential::{CreateCredential, Credential, UpdateCredential};
 pub use endpoint::{CreateEndpoint, Endpoint, UpdateEndpoint};
