@@ -5,7 +5,9 @@
 
 mod world;
 
+mod kinds;
 mod main_path;
+mod process;
 mod undecodable;
 
 use std::process::ExitCode;
@@ -15,7 +17,9 @@ use garm_operator_ground::harness::Suite;
 fn main() -> ExitCode {
     garm_operator_ground::entry();
     let mut suite = Suite::new();
+    kinds::register(&mut suite);
     main_path::register(&mut suite);
+    process::register(&mut suite);
     undecodable::register(&mut suite);
     suite.run()
 }

@@ -27,10 +27,10 @@ async fn unreadable_pool(ground: &Ground, version: GarmVersion) -> Result<()> {
 
 async fn on_own_plane(ground: &Ground, plane: &ControlPlane, version: GarmVersion) -> Result<()> {
     apply_crds(plane).await?;
-    loosen_max_runners(plane).await?;
+    loosen_flavor(plane).await?;
     let world = World::on(ground, plane, version, GarmOptions::default()).await?;
-    let broken = pool("broken", "flavor: small\n  maxRunners: many");
-    let doomed = pool("doomed", "flavor: small\n  maxRunners: few").replace(
+    let broken = pool("broken", "flavor: 7\n  maxRunners: 1");
+    let doomed = pool("doomed", "flavor: 8\n  maxRunners: 1").replace(
         "metadata: {name: doomed}",
         "metadata: {name: doomed, finalizers: [garm-operator.mercedes-benz.com/pool]}",
     );
@@ -42,11 +42,16 @@ async fn on_own_plane(ground: &Ground, plane: &ControlPlane, version: GarmVersio
     world.wait_all_ready().await?;
     poll_until(SOON, "an event about the broken Pool", async || {
         let events = world.kubectl(&["get", "events", "-o", "json"], "").await?;
-        let told = events.contains("cannot be read") && events.contains("maxRunners");
+        let told = events.contains("cannot be read") && events.contains("spec.flavor");
         Ok(if told {
             Seen::Yes(())
         } else {
-            Seen::NotYet(events)
+            Seen::NotYet(
+                events
+                    .lines()
+                    .filter(|l| l.contains("message") || l.contains("\"name\""))
+                    .collect(),
+            )
         })
     })
     .await?;
@@ -84,13 +89,12 @@ async fn apply_crds(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-/// Lets `maxRunners` be anything for a while, as an older or hand-made CRD may have.
-async fn loosen_max_runners(plane: &ControlPlane) -> Result<()> {
+/// Lets `flavor` be anything for a while, as an older or hand-made CRD may have.
+async fn loosen_flavor(plane: &ControlPlane) -> Result<()> {
     let name = "pools.garm-operator.mercedes-benz.com";
     let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
     let patch = json!([
-        {"op": "remove", "path": format!("{schema}/x-kubernetes-validations")},
-        {"op": "replace", "path": format!("{schema}/properties/maxRunners"), "value": {"x-kubernetes-preserve-unknown-fields": true}},
+        {"op": "replace", "path": format!("{schema}/properties/flavor"), "value": {"x-kubernetes-preserve-unknown-fields": true}},
     ]);
     plane
         .kubectl_ok(
@@ -108,7 +112,7 @@ async fn loosen_max_runners(plane: &ControlPlane) -> Result<()> {
         .context("loosen the CRD")?;
     // The API server takes a moment to serve a changed schema.
     poll_until(SOON, "the looser schema", async || {
-        let probe = join(&[pool("probe", "flavor: small\n  maxRunners: any")]);
+        let probe = join(&[pool("probe", "flavor: 9\n  maxRunners: 1")]);
         let answer = plane
             .kubectl_with_input(&["apply", "--dry-run=server", "-f", "-"], &probe)
             .await?;
