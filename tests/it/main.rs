@@ -5,7 +5,11 @@
 
 mod world;
 
+mod changes;
+mod crash;
 mod main_path;
+mod rest;
+mod runners;
 
 use std::process::ExitCode;
 
@@ -14,6 +18,11 @@ use garm_operator_ground::harness::Suite;
 fn main() -> ExitCode {
     garm_operator_ground::entry();
     let mut suite = Suite::new();
+    // The longest first: the others run beside it.
+    rest::register(&mut suite);
     main_path::register(&mut suite);
+    changes::register(&mut suite);
+    crash::register(&mut suite);
+    runners::register(&mut suite);
     suite.run()
 }
