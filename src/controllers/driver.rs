@@ -362,7 +362,15 @@ pub async fn pass<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next
 /// The pass over an object that is neither gone nor paused.
 async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
     let context = controller.context();
-    if let Some(verdict) = obstacle(&context.garm.availability(), C::NEEDS_URLS) {
+    let availability = context.garm.availability();
+    if let Some(verdict) = obstacle(&availability, C::NEEDS_URLS) {
+        // Nothing is known yet right after a start, and what is stored is the best answer. Kinds that do not say that they are well
+        // (there may be thousands of objects) do not say either that GARM is away, unless somebody waits for them to go. The end of
+        // the obstacle wakes everything.
+        let says_nothing = !C::SHOWS_READY && !meta::is_terminating(object.meta());
+        if availability == Availability::Starting || says_nothing {
+            return Next::Done;
+        }
         return stand(controller, &object, None, &verdict, None).await;
     }
     let object = match ensure_finalizer(controller, object).await {

@@ -5,9 +5,13 @@
 
 mod world;
 
+mod changes;
+mod crash;
 mod kinds;
 mod main_path;
 mod process;
+mod rest;
+mod runners;
 mod undecodable;
 
 use std::process::ExitCode;
@@ -17,9 +21,14 @@ use garm_operator_ground::harness::Suite;
 fn main() -> ExitCode {
     garm_operator_ground::entry();
     let mut suite = Suite::new();
+    // The longest first: the others run beside it.
+    rest::register(&mut suite);
+    changes::register(&mut suite);
+    crash::register(&mut suite);
     kinds::register(&mut suite);
     main_path::register(&mut suite);
     process::register(&mut suite);
+    runners::register(&mut suite);
     undecodable::register(&mut suite);
     suite.run()
 }

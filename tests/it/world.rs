@@ -1,17 +1,29 @@
 //! One test's world: a namespace, a GARM, counting proxies before both servers, and the operator as a process.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use garm_operator::api::v1beta1::{
+    GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Pool, Repository, Runner,
+};
 use garm_operator_ground::poll::{Seen, poll_until};
-use garm_operator_ground::proxy::Proxy;
+use garm_operator_ground::proxy::{Proxy, Recorded};
 use garm_operator_ground::servers::GarmVersion;
 use garm_operator_ground::{ControlPlane, Garm, GarmOptions, Ground, Operator, OperatorCommand};
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::discovery::ApiResource;
 use serde_json::Value;
 
 /// Within which a change has to arrive that nothing stands in the way of. Generous: the machine may be busy.
 pub const SOON: Duration = Duration::from_secs(30);
+
+/// How much of an operator's log a failed test shows.
+const LOG_LINES: usize = 80;
 
 /// Everything one test works with.
 pub struct World<'a> {
@@ -24,6 +36,15 @@ pub struct World<'a> {
     /// This test's namespace.
     pub namespace: String,
     command: OperatorCommand,
+    /// Logs of the operators of a test that has not come to its good end.
+    logs: Mutex<Vec<PathBuf>>,
+}
+
+/// A moment in the records of both proxies.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    garm: usize,
+    kube: usize,
 }
 
 impl<'a> World<'a> {
@@ -66,6 +87,7 @@ impl<'a> World<'a> {
             kube,
             namespace,
             command,
+            logs: Mutex::default(),
         })
     }
 
@@ -82,8 +104,93 @@ impl<'a> World<'a> {
     /// Starts a command made by [`Self::command`] and waits until it serves.
     pub async fn start(&self, command: &OperatorCommand) -> Result<Operator> {
         let mut operator = command.start()?;
+        self.logs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(operator.log_path().to_owned());
         operator.wait_ready(SOON).await?;
         Ok(operator)
+    }
+
+    /// Starts the operator, applies everything, and waits until all is Ready, each pool has its idle runner, and nothing moves any more.
+    pub async fn settled_operator(&self, command: &OperatorCommand) -> Result<Operator> {
+        let operator = self.start(command).await?;
+        self.apply(&self.manifests()).await?;
+        self.wait_all_ready().await?;
+        self.wait_idle_runners(2).await?;
+        self.wait_counted().await?;
+        self.wait_calm(Duration::from_secs(4)).await?;
+        Ok(operator)
+    }
+
+    /// Waits until both pools show one idle runner and no other.
+    pub async fn wait_counted(&self) -> Result<()> {
+        for pool in ["small", "large"] {
+            self.wait("pool", pool, "one idle runner counted", |pool| {
+                pool["status"]["runners"]["idle"] == 1 && pool["status"]["runners"]["total"] == 1
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Marks this moment in the records of both proxies.
+    pub fn mark(&self) -> Mark {
+        Mark {
+            garm: self.garm.proxy().mark(),
+            kube: self.kube.mark(),
+        }
+    }
+
+    /// What the operator changed in GARM since the mark.
+    pub fn garm_writes(&self, mark: Mark) -> Vec<Recorded> {
+        self.garm.proxy().writes_since(mark.garm)
+    }
+
+    /// How often the operator asked GARM for a route since the mark.
+    pub fn garm_count(&self, mark: Mark, route: &str) -> usize {
+        self.garm.proxy().count(mark.garm, route)
+    }
+
+    /// What the operator asked GARM since the mark.
+    pub fn garm_requests(&self, mark: Mark) -> Vec<Recorded> {
+        self.garm.proxy().since(mark.garm)
+    }
+
+    /// What the operator changed in Kubernetes since the mark, events apart.
+    pub fn kube_writes(&self, mark: Mark) -> Vec<Recorded> {
+        self.kube.writes_since(mark.kube)
+    }
+
+    /// Fails when the operator wrote anything anywhere since the mark, events included.
+    pub fn ensure_nothing_written(&self, mark: Mark) -> Result<()> {
+        let garm = told(&self.garm_writes(mark));
+        let kube = told(&self.kube_writes(mark));
+        let events = told(&self.kube.events_since(mark.kube));
+        ensure!(
+            garm.is_empty() && kube.is_empty() && events.is_empty(),
+            "written to GARM: {garm:#?}, to Kubernetes: {kube:#?}, events: {events:#?}"
+        );
+        Ok(())
+    }
+
+    /// Waits until the operator has asked nobody for anything for this long; watches and event sockets stay open meanwhile.
+    pub async fn wait_calm(&self, time: Duration) -> Result<()> {
+        poll_until(SOON + time, "the operator rests", async || {
+            let last = [self.garm.proxy().requests(), self.kube.requests()]
+                .into_iter()
+                .filter_map(|requests| requests.into_iter().filter(is_no_watch).next_back())
+                .max_by_key(|request| request.at);
+            Ok(match last {
+                Some(last) if last.at.elapsed() < time => Seen::NotYet(format!(
+                    "{} {} ago",
+                    last.route,
+                    last.at.elapsed().as_millis()
+                )),
+                _ => Seen::Yes(()),
+            })
+        })
+        .await
     }
 
     /// The documents of a whole set: settings apart, everything that two pools need.
@@ -117,13 +224,8 @@ impl<'a> World<'a> {
 
     /// Reads an object; `None` when it does not exist.
     pub async fn get(&self, kind: &str, name: &str) -> Result<Option<Value>> {
-        let text = self
-            .kubectl(&["get", kind, name, "--ignore-not-found", "-o", "json"], "")
-            .await?;
-        if text.trim().is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(serde_json::from_str(&text)?))
+        let object = self.api(kind)?.get_opt(name).await?;
+        Ok(object.map(serde_json::to_value).transpose()?)
     }
 
     /// Reads an object that exists.
@@ -133,11 +235,88 @@ impl<'a> World<'a> {
             .ok_or_else(|| anyhow!("{kind} {name} does not exist"))
     }
 
-    /// Lists the objects of some kinds.
-    pub async fn list(&self, kinds: &str) -> Result<Vec<Value>> {
-        let text = self.kubectl(&["get", kinds, "-o", "json"], "").await?;
-        let list: Value = serde_json::from_str(&text)?;
-        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    /// Lists the objects of a kind.
+    pub async fn list(&self, kind: &str) -> Result<Vec<Value>> {
+        let list = self.api(kind)?.list(&ListParams::default()).await?;
+        let values = list.items.into_iter().map(serde_json::to_value);
+        Ok(values.collect::<Result<_, _>>()?)
+    }
+
+    /// Changes an object by a merge patch.
+    pub async fn patch(&self, kind: &str, name: &str, change: Value) -> Result<Value> {
+        let patch = Patch::Merge(change);
+        let object = self
+            .api(kind)?
+            .patch(name, &PatchParams::default(), &patch)
+            .await
+            .with_context(|| format!("patch {kind} {name}"))?;
+        Ok(serde_json::to_value(object)?)
+    }
+
+    /// Deletes an object without waiting until it is gone.
+    pub async fn delete(&self, kind: &str, name: &str) -> Result<()> {
+        self.api(kind)?
+            .delete(name, &kube::api::DeleteParams::default())
+            .await
+            .with_context(|| format!("delete {kind} {name}"))?;
+        Ok(())
+    }
+
+    /// The Kubernetes events about an object, of this type and reason.
+    pub async fn events(&self, name: &str, type_: &str, reason: &str) -> Result<Vec<Value>> {
+        let mut events = self.list("event").await?;
+        events.retain(|event| {
+            event["regarding"]["name"] == name
+                && event["type"] == type_
+                && event["reason"] == reason
+        });
+        Ok(events)
+    }
+
+    fn api(&self, kind: &str) -> Result<Api<DynamicObject>> {
+        let resource = match kind.trim_end_matches('s') {
+            "githubendpoint" => ApiResource::erase::<GitHubEndpoint>(&()),
+            "githubcredential" => ApiResource::erase::<GitHubCredential>(&()),
+            "repository" => ApiResource::erase::<Repository>(&()),
+            "image" => ApiResource::erase::<Image>(&()),
+            "pool" => ApiResource::erase::<Pool>(&()),
+            "runner" => ApiResource::erase::<Runner>(&()),
+            "garmserverconfig" => ApiResource::erase::<GarmServerConfig>(&()),
+            "event" => ApiResource::erase::<Event>(&()),
+            other => bail!("the tests do not know the kind {other}"),
+        };
+        Ok(Api::namespaced_with(
+            self.plane.client(),
+            &self.namespace,
+            &resource,
+        ))
+    }
+
+    /// Waits until an object is as wanted; answers it.
+    pub async fn wait(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        poll_until(SOON, &format!("{kind} {name}: {what}"), async || {
+            Ok(match self.get(kind, name).await? {
+                Some(object) if wanted(&object) => Seen::Yes(object),
+                Some(object) => Seen::NotYet(object["status"].to_string()),
+                None => Seen::NotYet("no object".to_owned()),
+            })
+        })
+        .await
+    }
+
+    /// The id that an object has in GARM, as its status tells.
+    pub async fn id(&self, kind: &str, name: &str) -> Result<String> {
+        let object = self.object(kind, name).await?;
+        Ok(match &object["status"]["id"] {
+            Value::String(id) => id.clone(),
+            other => other.to_string(),
+        })
     }
 
     /// Waits until a condition of an object is as wanted; answers the object.
@@ -149,19 +328,10 @@ impl<'a> World<'a> {
         status: &str,
         reason: &str,
     ) -> Result<Value> {
-        let what = format!("{kind} {name}: {type_}={status} {reason}");
-        poll_until(SOON, &what, async || {
-            let Some(object) = self.get(kind, name).await? else {
-                return Ok(Seen::NotYet("no object".to_owned()));
-            };
-            let condition = condition(&object, type_);
-            let matches = condition["status"] == status
-                && (reason.is_empty() || condition["reason"] == reason);
-            Ok(if matches {
-                Seen::Yes(object)
-            } else {
-                Seen::NotYet(condition.to_string())
-            })
+        let what = format!("{type_}={status} {reason}");
+        self.wait(kind, name, &what, |object| {
+            let condition = condition(object, type_);
+            condition["status"] == status && (reason.is_empty() || condition["reason"] == reason)
         })
         .await
     }
@@ -236,8 +406,43 @@ impl<'a> World<'a> {
         if log.contains("panicked") {
             bail!("something panicked:\n{log}");
         }
+        self.logs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
         Ok(())
     }
+}
+
+impl Drop for World<'_> {
+    /// Shows what the operators of a failed test have logged: their files go with the ground.
+    fn drop(&mut self) {
+        let logs = self.logs.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for path in logs {
+            let log = std::fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines.len().saturating_sub(LOG_LINES);
+            eprintln!(
+                "--- the operator in {} logged at last:\n{}",
+                self.namespace,
+                lines[last..].join("\n")
+            );
+        }
+    }
+}
+
+/// The requests as lines to compare and to show: route and body.
+pub fn told(requests: &[Recorded]) -> Vec<String> {
+    let line = |request: &Recorded| match &request.body {
+        Some(_) => format!("{} {}", request.route, request.json()),
+        None => request.route.clone(),
+    };
+    requests.iter().map(line).collect()
+}
+
+/// Watches and sockets stay open at rest, and are renewed.
+fn is_no_watch(request: &Recorded) -> bool {
+    !request.query.contains("watch=true") && !request.route.contains("/ws/")
 }
 
 /// Installs the CRDs of the repository, once per control plane: a second apply changes nothing.
@@ -279,6 +484,12 @@ pub fn condition(object: &Value, type_: &str) -> Value {
         .into_iter()
         .find(|c| c["type"] == type_)
         .unwrap_or_default()
+}
+
+/// The message of a condition, empty without one.
+pub fn message(object: &Value, type_: &str) -> String {
+    let condition = condition(object, type_);
+    condition["message"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Joins documents, giving each its API version where it has none.
