@@ -13,6 +13,7 @@ mod process;
 mod rest;
 mod runners;
 mod undecodable;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -30,5 +31,6 @@ fn main() -> ExitCode {
     process::register(&mut suite);
     runners::register(&mut suite);
     undecodable::register(&mut suite);
+    webhook::register(&mut suite);
     suite.run()
 }

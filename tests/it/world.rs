@@ -193,6 +193,15 @@ impl<'a> World<'a> {
         .await
     }
 
+    /// Waits until something that is counted has come to pass.
+    pub async fn wait_for(&self, what: &str, came: impl Fn() -> bool) -> Result<()> {
+        let limit = SOON * 3;
+        poll_until(limit, what, async || {
+            Ok(Seen::when(came(), |came| *came).map(|_| ()))
+        })
+        .await
+    }
+
     /// The documents of a whole set: settings apart, everything that two pools need.
     pub fn manifests(&self) -> Vec<String> {
         let github = self.garm.github().url();
