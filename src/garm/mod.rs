@@ -16,6 +16,9 @@ mod mirror;
 mod settings;
 pub mod wire;
 
+#[cfg(test)]
+mod client_test;
+
 pub use availability::Availability;
 pub use error::{Error, Transport};
 pub use handle::Garm;
