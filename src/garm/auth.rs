@@ -117,6 +117,8 @@ impl Auth {
                     Error::LoginRefused | Error::BadRequest { .. } | Error::Conflict { .. }
                 ) {
                     *turn = Some(self.refused(turn.take(), password, error.clone()));
+                    // Nobody needs to try the old token again.
+                    *self.current.write().unwrap_or_else(PoisonError::into_inner) = None;
                 }
                 Err(error)
             }

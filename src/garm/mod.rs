@@ -13,6 +13,7 @@ mod handle;
 mod http;
 mod lanes;
 mod mirror;
+mod routes;
 mod settings;
 pub mod wire;
 
