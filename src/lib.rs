@@ -1,3 +1,16 @@
-//! garm-operator.
+//! A Kubernetes operator for GARM, the runner manager for GitHub Actions.
+//!
+//! Imports go one way: [`api`] (the types we own) ← [`domain`] (pure rules) ← [`controllers`] ← [`run`] (the process). [`garm`] knows nothing
+//! of Kubernetes; [`runtime`], [`server`] and [`telemetry`] know nothing of pools.
 
+pub mod api;
+pub mod cli;
+pub mod config;
+pub mod controllers;
+pub mod domain;
 pub mod garm;
+pub mod generate;
+pub mod run;
+pub mod runtime;
+pub mod server;
+pub mod telemetry;

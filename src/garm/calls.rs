@@ -85,6 +85,13 @@ impl Garm {
         self.was_listed_in_part("pool.List", ticket, list, in_scope)
     }
 
+    /// Lists all pools, without their `extra_specs`.
+    pub async fn list_pools(&self) -> Result<Vec<Pool>> {
+        let ticket = self.begin()?;
+        let list = self.shared.client.pools().await?;
+        self.was_listed_in_part("pool.List", ticket, list, |_| true)
+    }
+
     /// Lists the instances of a pool, without their addresses. GARM answers an empty list for an unknown pool too.
     pub async fn list_instances_of(&self, pool_id: &str) -> Result<Vec<Instance>> {
         let ticket = self.begin()?;

@@ -1,2 +1,34 @@
-//! Placeholder.
-fn main() {}
+//! Behaviour on real servers: a real kube-apiserver and a real GARM, with fakes only for GitHub and the cloud provider.
+//!
+//! The binary brings the control plane up once, gives each test a namespace and a GARM of its own, and is itself the provider and the guard
+//! that these servers need.
+
+mod world;
+
+mod changes;
+mod crash;
+mod kinds;
+mod main_path;
+mod process;
+mod rest;
+mod runners;
+mod undecodable;
+
+use std::process::ExitCode;
+
+use garm_operator_ground::harness::Suite;
+
+fn main() -> ExitCode {
+    garm_operator_ground::entry();
+    let mut suite = Suite::new();
+    // The longest first: the others run beside it.
+    rest::register(&mut suite);
+    changes::register(&mut suite);
+    crash::register(&mut suite);
+    kinds::register(&mut suite);
+    main_path::register(&mut suite);
+    process::register(&mut suite);
+    runners::register(&mut suite);
+    undecodable::register(&mut suite);
+    suite.run()
+}

@@ -1,1 +1,31 @@
-//! Real servers, fakes and proxies.
+//! Real servers, fakes and proxies that garm-operator is tested on.
+
+mod control_plane;
+mod entry;
+pub mod garm;
+mod github;
+mod ground;
+mod guard;
+pub mod harness;
+mod operator;
+pub mod poll;
+mod ports;
+mod process;
+mod provider;
+pub mod proxy;
+pub mod servers;
+
+pub use control_plane::ControlPlane;
+pub use entry::entry;
+pub use garm::{Garm, GarmOptions, Job, Owner, Setup};
+pub use github::{FakeGithub, GithubRunner};
+pub use ground::Ground;
+pub use guard::Guard;
+pub use operator::{Operator, OperatorCommand};
+pub use process::Process;
+pub use provider::{FAILING_FLAVOR, FakeProvider, Machine, Operation};
+
+/// Eight random lower-case hexadecimal characters, to tell names of one run from another's.
+pub(crate) fn random_word() -> String {
+    uuid::Uuid::new_v4().simple().to_string()[..8].to_owned()
+}

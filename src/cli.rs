@@ -1,0 +1,228 @@
+//! The command line: the Go operator's flags at the top level run the operator; subcommands do the rest.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use crate::{
+    config::{
+        self, Config, Problem, Problems, Sort, Sources,
+        settings::{Kind, SETTINGS, Setting},
+    },
+    generate,
+};
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Task {
+    /// Run the operator.
+    Run(Box<Config>),
+    /// Done already; leave with this code.
+    Exit(ExitCode),
+}
+
+/// Reads the command line, the environment and the configuration file. Does at once what needs no operator.
+///
+/// Exit codes: 0 done; 1 a value is missing or wrong, or a file cannot be written; 2 something is not known or cannot be read.
+pub fn parse<I, E>(args: I, env: E) -> Task
+where
+    I: IntoIterator<Item = OsString>,
+    E: IntoIterator<Item = (OsString, OsString)>,
+{
+    let matches = match command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) => {
+            // Nobody is left to tell when the terminal is gone.
+            let _ = error.print();
+            return Task::Exit(exit_code(u8::try_from(error.exit_code()).unwrap_or(2)));
+        }
+    };
+    match matches.subcommand() {
+        Some(("version", _)) => {
+            done(writeln!(io::stdout(), "garm-operator {VERSION}").map_err(Into::into))
+        }
+        Some(("generate", matches)) => done(generate(matches)),
+        _ => configure(&matches, env.into_iter().collect()),
+    }
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Loads the configuration; prints it for `--dry-run`.
+fn configure(matches: &ArgMatches, env: Vec<(OsString, OsString)>) -> Task {
+    let loaded = sources(matches, env).and_then(|sources| config::load(&sources));
+    let mut loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(problems) => return refuse(&problems),
+    };
+    if matches.get_one("dry-run") == Some(&true) {
+        return done(
+            write!(
+                io::stdout(),
+                "# generated Config as yaml:\n{}",
+                loaded.to_yaml()
+            )
+            .map_err(Into::into),
+        );
+    }
+    if let Err(problems) = loaded.config.check_files() {
+        return refuse(&problems);
+    }
+    loaded.config.kubeconfig = matches.get_one("kubeconfig").cloned();
+    if let Some(factor) = matches.get_one::<f64>("timings-scale") {
+        loaded.config.timings = loaded.config.timings.scaled(*factor);
+    }
+    Task::Run(Box::new(loaded.config))
+}
+
+/// Collects what flags, environment and file say.
+fn sources(matches: &ArgMatches, env: Vec<(OsString, OsString)>) -> Result<Sources, Problems> {
+    let flags: BTreeMap<_, _> = SETTINGS
+        .iter()
+        .filter_map(|setting| Some((setting.key, matches.get_one::<String>(setting.key)?.clone())))
+        .collect();
+    // An empty path is no path: manifests fill the flag from a variable.
+    let path = matches
+        .get_one::<PathBuf>("config")
+        .filter(|path| !path.as_os_str().is_empty());
+    let file = match path.map(std::fs::read_to_string).transpose() {
+        Ok(file) => file,
+        Err(error) => {
+            let message = format!(
+                "cannot read {}: {error}",
+                path.map(|path| path.display().to_string())
+                    .unwrap_or_default()
+            );
+            return Err(Problems(vec![Problem::new(
+                "config file",
+                Sort::Value,
+                message,
+            )]));
+        }
+    };
+    Ok(Sources { flags, env, file })
+}
+
+/// Prints or writes generated files.
+fn generate(matches: &ArgMatches) -> anyhow::Result<()> {
+    let Some(("crds", matches)) = matches.subcommand() else {
+        return Ok(());
+    };
+    let files = generate::crds::files()?;
+    match matches.get_one::<PathBuf>("out") {
+        Some(folder) => generate::write(folder, &files),
+        None => Ok(generate::print(io::stdout().lock(), &files)?),
+    }
+}
+
+fn refuse(problems: &Problems) -> Task {
+    let _ = writeln!(io::stderr(), "failed to read config: {problems}");
+    Task::Exit(exit_code(problems.exit_code()))
+}
+
+fn done(result: anyhow::Result<()>) -> Task {
+    match result {
+        Ok(()) => Task::Exit(ExitCode::SUCCESS),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "{error:#}");
+            Task::Exit(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn exit_code(code: u8) -> ExitCode {
+    ExitCode::from(code)
+}
+
+/// Describes the command line.
+fn command() -> Command {
+    let crds = Command::new("crds")
+        .about("Print the CustomResourceDefinitions, or write them into a folder")
+        .arg(
+            Arg::new("out")
+                .long("out")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .help("folder to write to, one file for each kind"),
+        );
+    Command::new("garm-operator")
+        .version(VERSION)
+        .about("Kubernetes operator for GARM, the runner manager for GitHub Actions")
+        .after_help("A value in the config file beats a flag, a flag beats the environment, the environment beats the default.")
+        .args_conflicts_with_subcommands(true)
+        // The last of several counts, as with Go's flags.
+        .args_override_self(true)
+        .args(SETTINGS.iter().map(flag))
+        .arg(Arg::new("config").long("config").value_name("FILE").value_parser(value_parser!(PathBuf)).help("YAML file with settings"))
+        .arg(Arg::new("kubeconfig").long("kubeconfig").value_name("FILE").value_parser(value_parser!(PathBuf)).help("kubeconfig file; else KUBECONFIG, the pod's own account, the home directory [env: KUBECONFIG]"))
+        .arg(yes_or_no("dry-run").require_equals(true)
+                .value_parser(truth).help("print the configuration with the source of each value, and exit"))
+        .arg(Arg::new("timings-scale").long("timings-scale").hide(true).value_parser(value_parser!(f64)))
+        .subcommand(Command::new("generate").about("Write files that follow from the code").subcommand_required(true).subcommand(crds))
+        .subcommand(Command::new("version").about("Print the version"))
+}
+
+/// Makes the flag of a setting. It has no default here: one not given must not beat the environment.
+fn flag(setting: &'static Setting) -> Arg {
+    let arg = match setting.kind {
+        Kind::Bool => yes_or_no(setting.flag),
+        _ => Arg::new(setting.flag)
+            .long(setting.flag)
+            .action(ArgAction::Set)
+            .allow_hyphen_values(true),
+    };
+    let value_name = match setting.kind {
+        Kind::Text | Kind::Secret => "TEXT",
+        Kind::File => "FILE",
+        Kind::Bool => "BOOL",
+        Kind::Number => "NUMBER",
+        Kind::Duration => "DURATION",
+    };
+    let default = if setting.default.is_empty() {
+        String::new()
+    } else {
+        format!("[default: {}] ", setting.default)
+    };
+    setting.aliases.iter().fold(
+        arg.id(setting.key)
+            .value_name(value_name)
+            .help(format!("{} {default}[env: {}]", setting.help, setting.env)),
+        |arg, alias| {
+            if alias.shown {
+                arg.visible_alias(alias.flag)
+            } else {
+                arg.alias(alias.flag)
+            }
+        },
+    )
+}
+
+/// Makes a flag that means yes when it stands alone.
+fn yes_or_no(name: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::Set)
+        .num_args(0..=1)
+        .default_missing_value("true")
+}
+
+/// Reads the value of a flag that is no setting.
+fn truth(text: &str) -> Result<bool, &'static str> {
+    config::parse_bool(text).ok_or("neither true nor false")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+}

@@ -1,0 +1,204 @@
+//! The table of settings: every name, default and explanation once, for flags, environment, file, help and `--dry-run`.
+
+/// How the value of a setting is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// Text that is never shown.
+    Secret,
+    /// Path of a file.
+    File,
+    /// A yes or no as Go reads it.
+    Bool,
+    /// A whole number.
+    Number,
+    /// A duration as Go reads it.
+    Duration,
+}
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Path in the configuration file, e.g. `operator.syncPeriod`; the name of the setting in messages.
+    pub key: &'static str,
+    /// Flag without dashes.
+    pub flag: &'static str,
+    /// Environment variable.
+    pub env: &'static str,
+    /// How the value is written.
+    pub kind: Kind,
+    /// Value when no source has one.
+    pub default: &'static str,
+    /// What it does, in one line.
+    pub help: &'static str,
+    /// Further names that are accepted.
+    pub aliases: &'static [Alias],
+}
+
+/// Another set of names for a setting.
+#[derive(Debug)]
+pub struct Alias {
+    /// Path in the configuration file.
+    pub key: &'static str,
+    /// Flag without dashes.
+    pub flag: &'static str,
+    /// Environment variable.
+    pub env: &'static str,
+    /// Whether the help shows it.
+    pub shown: bool,
+}
+
+const fn setting(
+    key: &'static str,
+    flag: &'static str,
+    env: &'static str,
+    kind: Kind,
+    default: &'static str,
+    help: &'static str,
+) -> Setting {
+    Setting {
+        key,
+        flag,
+        env,
+        kind,
+        default,
+        help,
+        aliases: &[],
+    }
+}
+
+/// All settings, in the order in which they are shown.
+#[rustfmt::skip]
+pub const SETTINGS: &[Setting] = &[
+    setting("garm.server", "garm-server", "GARM_SERVER", Kind::Text, "",
+        "URL of GARM, e.g. http://garm:9997 (required)"),
+    setting("garm.username", "garm-username", "GARM_USERNAME", Kind::Text, "",
+        "user the operator logs in to GARM as (required)"),
+    setting("garm.password", "garm-password", "GARM_PASSWORD", Kind::Secret, "",
+        "password of that user; better kept in the environment or a file (required, or the file)"),
+    setting("garm.passwordFile", "garm-password-file", "GARM_PASSWORD_FILE", Kind::File, "",
+        "file that holds the password; read again at each login"),
+    setting("garm.init", "garm-init", "GARM_INIT", Kind::Bool, "true",
+        "initialise a fresh GARM with that user, password and e-mail address"),
+    setting("garm.email", "garm-email", "GARM_EMAIL", Kind::Text, "garm-operator@localhost",
+        "e-mail address of the first user of a fresh GARM"),
+    setting("garm.caFile", "garm-ca-file", "GARM_CA_FILE", Kind::File, "",
+        "file with CA certificates (PEM) to trust GARM by, besides those of the system"),
+    setting("operator.metricsBindAddress", "operator-metrics-bind-address", "OPERATOR_METRICS_BIND_ADDRESS", Kind::Text, ":8080",
+        "address that serves metrics; 0 switches it off"),
+    setting("operator.healthProbeBindAddress", "operator-health-probe-bind-address", "OPERATOR_HEALTH_PROBE_BIND_ADDRESS", Kind::Text, ":8081",
+        "address that serves health probes; 0 switches it off"),
+    setting("operator.leaderElection", "operator-leader-election", "OPERATOR_LEADER_ELECTION", Kind::Bool, "false",
+        "let only one of several replicas work at a time"),
+    setting("operator.syncPeriod", "operator-sync-period", "OPERATOR_SYNC_PERIOD", Kind::Duration, "5m0s",
+        "time between two full comparisons with GARM"),
+    setting("operator.watchNamespace", "operator-watch-namespace", "OPERATOR_WATCH_NAMESPACE", Kind::Text, "",
+        "namespaces to watch, separated by commas; empty: all"),
+    setting("operator.syncRunnersInterval", "operator-sync-runners-interval", "OPERATOR_SYNC_RUNNERS_INTERVAL", Kind::Duration, "5s",
+        "time between two looks at GARM's runners while it sends no events (5s to 5m)"),
+    setting("operator.minIdleRunnersAge", "operator-min-idle-runners-age", "OPERATOR_MIN_IDLE_RUNNERS_AGE", Kind::Duration, "2h0m0s",
+        "age from which idle runners above a pool's minimum are removed"),
+    setting("operator.runnerConcurrency", "operator-runner-concurrency", "OPERATOR_RUNNER_CONCURRENCY", Kind::Number, "50",
+        "Runners worked on at a time"),
+    setting("operator.repositoryConcurrency", "operator-repository-concurrency", "OPERATOR_REPOSITORY_CONCURRENCY", Kind::Number, "10",
+        "Repositories worked on at a time"),
+    setting("operator.organizationConcurrency", "operator-organization-concurrency", "OPERATOR_ORGANIZATION_CONCURRENCY", Kind::Number, "5",
+        "Organizations worked on at a time"),
+    setting("operator.enterpriseConcurrency", "operator-enterprise-concurrency", "OPERATOR_ENTERPRISE_CONCURRENCY", Kind::Number, "1",
+        "Enterprises worked on at a time"),
+    setting("operator.poolConcurrency", "operator-pool-concurrency", "OPERATOR_POOL_CONCURRENCY", Kind::Number, "10",
+        "Pools worked on at a time"),
+    Setting {
+        aliases: &[
+            Alias { key: "operator.syncRunners", flag: "operator-sync-runners", env: "OPERATOR_SYNC_RUNNERS", shown: true },
+            // Misspelt in the documentation users have followed.
+            Alias { key: "operator.runnerReconcilation", flag: "operator-runner-reconcilation", env: "OPERATOR_RUNNER_RECONCILATION", shown: false },
+        ],
+        ..setting("operator.runnerReconciliation", "operator-runner-reconciliation", "OPERATOR_RUNNER_RECONCILIATION", Kind::Bool, "false",
+            "show GARM's runners as Runner objects")
+    },
+    setting("operator.logVerbosityLevel", "operator-log-verbosity-level", "OPERATOR_LOG_VERBOSITY_LEVEL", Kind::Number, "0",
+        "how much is logged, 0 to 5"),
+    setting("operator.logFormat", "operator-log-format", "OPERATOR_LOG_FORMAT", Kind::Text, "text",
+        "form of the log: text or json"),
+];
+
+/// Finds a setting by its path in the file, also by another name of it.
+pub fn by_key(key: &str) -> Option<&'static Setting> {
+    SETTINGS
+        .iter()
+        .find(|setting| setting.key == key || setting.aliases.iter().any(|alias| alias.key == key))
+}
+
+/// Finds the known path that is nearest to a misspelt one, if one is near.
+pub fn nearest_key(key: &str) -> Option<&'static str> {
+    let lower = key.to_lowercase();
+    SETTINGS
+        .iter()
+        .map(|setting| (distance(&lower, &setting.key.to_lowercase()), setting.key))
+        .min()
+        .filter(|(distance, _)| *distance <= key.len() / 4)
+        .map(|(_, key)| key)
+}
+
+/// Counts the letters to insert, remove or replace between two texts.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.chars().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spells a path as the variable the Go operator read it from.
+    fn env_of(key: &str) -> String {
+        key.chars().fold(String::new(), |mut name, c| {
+            match c {
+                '.' => name.push('_'),
+                c if c.is_ascii_uppercase() => name.extend(['_', c]),
+                c => name.push(c.to_ascii_uppercase()),
+            }
+            name
+        })
+    }
+
+    #[test]
+    fn flag_variable_and_path_of_a_setting_are_one_name() {
+        for setting in SETTINGS {
+            let aliases = setting
+                .aliases
+                .iter()
+                .map(|alias| (alias.key, alias.flag, alias.env));
+            for (key, flag, env) in aliases.chain([(setting.key, setting.flag, setting.env)]) {
+                assert_eq!(env_of(key), env);
+                assert_eq!(env.to_lowercase().replace('_', "-"), flag);
+            }
+        }
+    }
+
+    #[test]
+    fn hints_at_the_nearest_path_only_when_one_is_near() {
+        assert_eq!(
+            nearest_key("operator.syncperiod"),
+            Some("operator.syncPeriod")
+        );
+        assert_eq!(
+            nearest_key("operator.sncPeriod"),
+            Some("operator.syncPeriod")
+        );
+        assert_eq!(nearest_key("garm.pasword"), Some("garm.password"));
+        assert_eq!(nearest_key("webhook.port"), None);
+        assert_eq!(nearest_key(""), None);
+    }
+}

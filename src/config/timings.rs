@@ -1,0 +1,170 @@
+//! Every interval, age, limit and hold-back time of the operator, in one value.
+
+use std::time::Duration;
+
+use crate::garm;
+
+/// The operator's times. Nothing else in the code holds one.
+///
+/// The defaults are what a production setup runs with. Tests on real servers scale them down: see [`Timings::scaled`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timings {
+    /// Between two looks at an object that nothing wakes (`operator.syncPeriod`).
+    pub resync: Duration,
+    /// First delay after a failed pass over an object; doubles with each failure, with full jitter.
+    pub backoff_base: Duration,
+    /// Longest delay after failed passes.
+    pub backoff_cap: Duration,
+    /// Shortest pause between two looks at a deletion that waits for GARM.
+    pub deletion_pace_min: Duration,
+    /// Longest pause between two looks at a deletion that waits for GARM.
+    pub deletion_pace_max: Duration,
+    /// Least time between two writes of runner counts into the status of one Pool.
+    pub status_counts_interval: Duration,
+    /// Least time between two requests to delete the same instance.
+    pub instance_delete_again: Duration,
+    /// How long a pool must have been disabled before it is deleted: a creation tick of GARM that was under way goes on for about
+    /// 3 s. Not scaled: GARM's clock is not ours.
+    pub pool_delete_settle: Duration,
+    /// Deadline for one call to the Kubernetes API. Not scaled.
+    pub kube_call: Duration,
+    /// How long calls in flight may go on after SIGTERM before they are dropped.
+    pub shutdown_drop: Duration,
+    /// The connection to GARM.
+    pub garm: garm::Timings,
+}
+
+impl Default for Timings {
+    fn default() -> Self {
+        let s = Duration::from_secs;
+        Self {
+            resync: s(5 * 60),
+            backoff_base: s(1),
+            backoff_cap: s(5 * 60),
+            deletion_pace_min: s(5),
+            deletion_pace_max: s(10),
+            status_counts_interval: s(5),
+            instance_delete_again: s(60),
+            pool_delete_settle: s(6),
+            kube_call: s(30),
+            shutdown_drop: s(2),
+            garm: garm::Timings::default(),
+        }
+    }
+}
+
+impl Timings {
+    /// Multiplies the times that are the operator's own choice. Those that follow from somebody else's clock stay; their
+    /// documentation says so. A factor that is no positive number changes nothing.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        if !(factor.is_finite() && factor > 0.0) {
+            return self;
+        }
+        let f = |time| scaled(time, factor);
+        Self {
+            resync: f(self.resync),
+            backoff_base: f(self.backoff_base),
+            backoff_cap: f(self.backoff_cap),
+            deletion_pace_min: f(self.deletion_pace_min),
+            deletion_pace_max: f(self.deletion_pace_max),
+            status_counts_interval: f(self.status_counts_interval),
+            instance_delete_again: f(self.instance_delete_again),
+            pool_delete_settle: self.pool_delete_settle,
+            kube_call: self.kube_call,
+            shutdown_drop: self.shutdown_drop,
+            garm: scaled_garm(&self.garm, factor),
+        }
+    }
+}
+
+/// Scales the connection's times but for its deadlines: how long GARM takes to answer is not our choice.
+fn scaled_garm(garm: &garm::Timings, factor: f64) -> garm::Timings {
+    let f = |time| scaled(time, factor);
+    let both = |(a, b)| (f(a), f(b));
+    let garm::Timings {
+        connect,
+        call,
+        write_turn,
+        retry,
+        login_backoff,
+        sync_period,
+        runners_interval,
+        instance_list_gap,
+        ping,
+        silence,
+        dial_backoff,
+        probe_backoff,
+        grace,
+        urls_poll,
+        tombstone,
+        reread_delay,
+        manager_watch,
+    } = *garm;
+    garm::Timings {
+        connect,
+        call,
+        write_turn,
+        retry: f(retry),
+        login_backoff: both(login_backoff),
+        sync_period: f(sync_period),
+        runners_interval: f(runners_interval),
+        instance_list_gap: f(instance_list_gap),
+        ping: f(ping),
+        silence: f(silence),
+        dial_backoff: both(dial_backoff),
+        probe_backoff: both(probe_backoff),
+        grace: f(grace),
+        urls_poll: f(urls_poll),
+        tombstone,
+        reread_delay,
+        manager_watch: (f(manager_watch.0), f(manager_watch.1), f(manager_watch.2)),
+    }
+}
+
+/// Never zero where it was not: a pause of nothing is a busy loop.
+fn scaled(time: Duration, factor: f64) -> Duration {
+    if time.is_zero() {
+        return time;
+    }
+    let scaled = Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(Duration::MAX);
+    scaled.max(Duration::from_millis(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_our_own_times_and_keeps_those_of_others() {
+        let (full, tenth) = (Timings::default(), Timings::default().scaled(0.1));
+        assert_eq!(tenth.resync, full.resync / 10);
+        assert_eq!(tenth.garm.ping, full.garm.ping / 10);
+        assert_eq!(tenth.garm.call, full.garm.call);
+        assert_eq!(tenth.pool_delete_settle, full.pool_delete_settle);
+    }
+
+    #[test]
+    fn never_scales_to_nothing_or_beyond_measure() {
+        assert_eq!(
+            Timings::default().scaled(1e-30).garm.ping,
+            Duration::from_millis(1)
+        );
+        assert_eq!(Timings::default().scaled(1e300).resync, Duration::MAX);
+        for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(Timings::default().scaled(factor), Timings::default());
+        }
+    }
+
+    #[test]
+    fn a_wrong_password_is_tried_at_most_ten_times_in_ten_minutes() {
+        let (mut delay, cap) = Timings::default().garm.login_backoff;
+        let (mut clock, mut tries) = (Duration::ZERO, 0);
+        while clock <= Duration::from_secs(600) {
+            tries += 1;
+            clock += delay;
+            delay = (delay * 2).min(cap);
+        }
+        assert!(tries <= 10, "{tries}");
+    }
+}

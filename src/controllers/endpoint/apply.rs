@@ -1,0 +1,79 @@
+//! Step 3: makes the calls.
+
+use std::sync::Arc;
+
+use crate::api::condition::reasons;
+use crate::api::event;
+use crate::controllers::Context;
+use crate::controllers::driver::{Effect, Verdict};
+use crate::domain::pushed::Pushed;
+use crate::garm;
+
+use super::observe::Observed;
+use super::plan::Step;
+
+/// Makes one call and updates what is observed with its answer.
+pub async fn execute(
+    context: &Context,
+    observed: &mut Observed,
+    step: &Step,
+) -> Result<Effect, Verdict> {
+    match step {
+        Step::Create(desired) => {
+            let made = match context.garm.create_endpoint(&desired.create()).await {
+                // Somebody made it meanwhile: the next round compares.
+                Err(garm::Error::Conflict { .. }) => {
+                    context.garm.read_endpoint(&observed.name).await
+                }
+                other => other,
+            };
+            observed.actual = Some(Arc::new(made.map_err(|error| Verdict::garm(&error))?));
+            Ok(Effect::pushed(
+                Pushed::default(),
+                event::INFO,
+                "endpoint was made in GARM",
+            ))
+        }
+        Step::Update(update) => match context.garm.update_endpoint(&observed.name, update).await {
+            Ok(answer) => {
+                observed.actual = Some(Arc::new(answer));
+                Ok(Effect::pushed(
+                    Pushed::default(),
+                    event::UPDATING,
+                    "endpoint was changed in GARM",
+                ))
+            }
+            Err(error) => Err(refused(&error)),
+        },
+        Step::Delete => match context.garm.delete_endpoint(&observed.name).await {
+            Ok(()) | Err(garm::Error::NotFound) => {
+                observed.actual = None;
+                Ok(Effect::default())
+            }
+            // v0.1.5 answers 500 for an endpoint in use.
+            Err(garm::Error::BadRequest { details } | garm::Error::Server { details, .. }) => {
+                Err(Verdict::Pace {
+                    reason: reasons::WAITING_FOR_DEPENDANTS,
+                    message: format!(
+                        "GARM does not delete the endpoint yet, since something uses it: {details}"
+                    ),
+                    after: context.deletion_pace(),
+                })
+            }
+            Err(error) => Err(Verdict::garm(&error)),
+        },
+    }
+}
+
+/// GARM 0.2 refuses to change the URLs of an endpoint that has credentials.
+fn refused(error: &garm::Error) -> Verdict {
+    match error {
+        garm::Error::BadRequest { .. } => Verdict::Failed {
+            reason: reasons::ENDPOINT_IN_USE,
+            message: format!(
+                "GARM refuses the change, most likely because credentials use the endpoint: {error}"
+            ),
+        },
+        other => Verdict::garm(other),
+    }
+}

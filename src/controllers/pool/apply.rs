@@ -1,0 +1,208 @@
+//! Step 3: makes the calls.
+
+use std::sync::Arc;
+
+use crate::api::condition::reasons;
+use crate::api::event;
+use crate::api::v1beta1::Pool;
+use crate::controllers::Context;
+use crate::controllers::driver::{Effect, Verdict};
+use crate::controllers::reaper::{Asked, Reaper};
+use crate::domain::pool::DesiredPool;
+use crate::garm;
+use crate::garm::wire::{self, UpdatePool};
+
+use super::memory::Memory;
+use super::observe::{Observed, pool_memory};
+use super::plan::Step;
+
+/// Makes one call and updates what is observed with its answer.
+pub async fn execute(
+    context: &Context,
+    reaper: &Reaper,
+    memory: &Memory,
+    object: &Pool,
+    observed: &mut Observed,
+    step: &Step,
+) -> Result<Effect, Verdict> {
+    let garm = &context.garm;
+    match step {
+        Step::Create {
+            kind,
+            scope,
+            desired,
+        } => {
+            let uid = observed.uid.clone();
+            let made = garm
+                .create_pool(*kind, scope, &desired.create(&uid))
+                .await
+                .map_err(|e| create_failure(&e))?;
+            Ok(identified(observed, desired, made, "pool was made in GARM"))
+        }
+        Step::Adopt { id } => {
+            let pool = garm.read_pool(id).await.map_err(|e| Verdict::garm(&e))?;
+            observed.actual = Some(Arc::new(pool));
+            Ok(Effect {
+                identity: true,
+                ..Effect::told(
+                    event::INFO,
+                    "a pool made for this object was found in GARM and taken",
+                )
+            })
+        }
+        Step::RemoveSurplus { id } => {
+            match garm.delete_pool(id).await {
+                Ok(()) | Err(garm::Error::NotFound) => {
+                    observed.marked.retain(|pool| pool.id != *id)
+                }
+                Err(error) => return Err(Verdict::garm(&error)),
+            }
+            Ok(Effect::default())
+        }
+        Step::Update {
+            id,
+            update,
+            desired,
+        } => match garm.update_pool(id, update).await {
+            Ok(answer) => Ok(updated(observed, desired, answer, update)),
+            Err(garm::Error::NotFound) => Err(vanished()),
+            Err(error) => Err(Verdict::garm(&error)),
+        },
+        Step::ScaleDown { name } => {
+            let asked = reaper
+                .remove_idle(name)
+                .await
+                .map_err(|e| runner_failure(context, &e))?;
+            observed.idle_since.retain(|(idle, _)| idle != name);
+            let note = format!(
+                "idle runner {name} is removed: it is older than the limit and more than minIdleRunners"
+            );
+            Ok(if asked == Asked::Sent {
+                Effect::told(event::SCALING, note)
+            } else {
+                Effect::default()
+            })
+        }
+        Step::Quiet { id } => {
+            let quiet = UpdatePool {
+                enabled: Some(false),
+                min_idle_runners: Some(0),
+                ..UpdatePool::default()
+            };
+            match garm.update_pool(id, &quiet).await {
+                Ok(answer) => {
+                    memory.quieted(&observed.uid);
+                    observed.actual = Some(Arc::new(answer));
+                    Ok(Effect::default())
+                }
+                Err(garm::Error::NotFound) => {
+                    observed.actual = None;
+                    Ok(Effect::default())
+                }
+                Err(error) => Err(Verdict::garm(&error)),
+            }
+        }
+        Step::RemoveRunner { name, force } => {
+            let asked = reaper
+                .remove(name, *force)
+                .await
+                .map_err(|e| runner_failure(context, &e))?;
+            observed.asked.insert(name.clone());
+            let note = format!(
+                "runner {name} is removed, since its Pool {} is being deleted",
+                object.metadata.name.as_deref().unwrap_or_default()
+            );
+            Ok(if asked == Asked::Sent {
+                Effect::told(event::SCALING, note)
+            } else {
+                Effect::default()
+            })
+        }
+        Step::Delete { id } => match garm.delete_pool(id).await {
+            Ok(()) | Err(garm::Error::NotFound) => {
+                observed.actual = None;
+                memory.forget(&observed.uid);
+                Ok(Effect::default())
+            }
+            // It has a runner after all: wait like for any other.
+            Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
+                reason: reasons::DELETING,
+                message: format!("GARM does not delete the pool yet: {details}"),
+                after: context.deletion_pace(),
+            }),
+            Err(error) => Err(Verdict::garm(&error)),
+        },
+    }
+}
+
+fn identified(
+    observed: &mut Observed,
+    desired: &DesiredPool,
+    made: wire::Pool,
+    note: &str,
+) -> Effect {
+    observed.pushed = pool_memory(&observed.hasher, &observed.uid, desired, &made);
+    observed.actual = Some(Arc::new(complete(made, desired)));
+    Effect {
+        identity: true,
+        ..Effect::pushed(observed.pushed.clone(), event::INFO, note)
+    }
+}
+
+fn updated(
+    observed: &mut Observed,
+    desired: &DesiredPool,
+    answer: wire::Pool,
+    update: &UpdatePool,
+) -> Effect {
+    let answer = complete(answer, desired);
+    observed.pushed = pool_memory(&observed.hasher, &observed.uid, desired, &answer);
+    observed.actual = Some(Arc::new(answer));
+    let fields = update.fields().join(", ");
+    Effect::pushed(
+        observed.pushed.clone(),
+        event::UPDATING,
+        format!("pool was changed in GARM: {fields}"),
+    )
+}
+
+/// Fills extra specs into an answer to our own write that did not carry them: they are what was just sent, or compared as equal.
+fn complete(mut answer: wire::Pool, desired: &DesiredPool) -> wire::Pool {
+    answer
+        .extra_specs
+        .get_or_insert_with(|| desired.extra_specs.clone());
+    answer
+}
+
+/// GARM's refusal of a new pool. v0.1.5 answers 500 without details to what later versions call a bad request.
+fn create_failure(error: &garm::Error) -> Verdict {
+    match error {
+        garm::Error::Server { .. } => Verdict::Failed {
+            reason: reasons::GARM_API_ERROR,
+            message: format!(
+                "GARM did not make the pool ({error}); check that spec.providerName names a provider of GARM's configuration"
+            ),
+        },
+        other => Verdict::garm(other),
+    }
+}
+
+/// The pool went while we were about to change it: the next pass finds out and makes it anew.
+fn vanished() -> Verdict {
+    Verdict::Failed {
+        reason: reasons::GARM_API_ERROR,
+        message: "the pool has gone from GARM; it is made anew".to_owned(),
+    }
+}
+
+/// A runner that cannot be removed because GitHub refuses GARM: no Warning at each try, no new login.
+fn runner_failure(context: &Context, error: &garm::Error) -> Verdict {
+    match error {
+        garm::Error::Unauthorized { .. } | garm::Error::Conflict { .. } => Verdict::Pace {
+            reason: reasons::POOL_MANAGER_NOT_RUNNING,
+            message: "GARM cannot remove runners, since GitHub refuses its credentials or the pool manager does not run".to_owned(),
+            after: context.deletion_pace(),
+        },
+        other => Verdict::garm(other),
+    }
+}

@@ -1,0 +1,161 @@
+//! What the process remembers of pools beyond what GARM and Kubernetes show. Losing it costs a wait, never a wrong decision.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::api::v1beta1::RunnerCounts;
+use crate::garm::wire::Instance;
+
+/// Memory of all pools, by the uid of their objects.
+#[derive(Default)]
+pub struct Memory {
+    pools: Mutex<HashMap<String, PoolMemory>>,
+}
+
+#[derive(Default)]
+struct PoolMemory {
+    /// Since when each idle runner has been idle.
+    idle: HashMap<String, Timestamp>,
+    /// When runner counts last went into the status.
+    counted: Option<Instant>,
+    /// Since when the pool is known to start no runner.
+    quiet: Option<Instant>,
+    /// When the instances of a pool under deletion were last listed live.
+    listed: Option<Instant>,
+}
+
+impl Memory {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, PoolMemory>> {
+        // A panic while the lock was held leaves a map that is still whole.
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says since when each idle runner has been idle: since its first sight, or its `updated_at` at that sight where that is earlier.
+    ///
+    /// A later `updated_at` (a heartbeat) does not make a runner young again.
+    pub fn idle_since(&self, uid: &str, idle: &[&Instance], now: Timestamp) -> Vec<Timestamp> {
+        let mut pools = self.lock();
+        let known = &mut pools.entry(uid.to_owned()).or_default().idle;
+        known.retain(|name, _| idle.iter().any(|instance| instance.name == *name));
+        idle.iter()
+            .map(|instance| {
+                let first = instance.updated_at.map_or(now, |at| at.min(now));
+                *known.entry(instance.name.clone()).or_insert(first)
+            })
+            .collect()
+    }
+
+    /// Chooses the counts for the status: the new ones if the last change is `interval` ago, else the stored ones and when to come again.
+    pub fn counts(
+        &self,
+        uid: &str,
+        stored: Option<RunnerCounts>,
+        current: RunnerCounts,
+        interval: Duration,
+    ) -> (RunnerCounts, Option<Duration>) {
+        let Some(stored) = stored else {
+            return (current, None);
+        };
+        if stored == current {
+            return (stored, None);
+        }
+        let mut pools = self.lock();
+        let counted = &mut pools.entry(uid.to_owned()).or_default().counted;
+        let now = Instant::now();
+        match counted.map(|at| interval.saturating_sub(now - at)) {
+            Some(rest) if !rest.is_zero() => (stored, Some(rest)),
+            _ => {
+                *counted = Some(now);
+                (current, None)
+            }
+        }
+    }
+
+    /// Notes that a pool was just told to start no runner.
+    pub fn quieted(&self, uid: &str) {
+        self.lock().entry(uid.to_owned()).or_default().quiet = Some(Instant::now());
+    }
+
+    /// Says for how long a pool has started no runner, as far as this process knows; the first question starts the clock.
+    pub fn quiet_for(&self, uid: &str) -> Duration {
+        self.lock()
+            .entry(uid.to_owned())
+            .or_default()
+            .quiet
+            .get_or_insert_with(Instant::now)
+            .elapsed()
+    }
+
+    /// Says whether a live list of a terminating pool's instances is due, and notes that it is made.
+    pub fn list_due(&self, uid: &str, pace: Duration) -> bool {
+        let mut pools = self.lock();
+        let listed = &mut pools.entry(uid.to_owned()).or_default().listed;
+        let due = listed.is_none_or(|at| at.elapsed() >= pace);
+        if due {
+            *listed = Some(Instant::now());
+        }
+        due
+    }
+
+    /// Forgets a pool whose object is gone.
+    pub fn forget(&self, uid: &str) {
+        self.lock().remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn idle(name: &str, updated: i64) -> Instance {
+        Instance {
+            name: name.to_owned(),
+            updated_at: Timestamp::from_second(updated).ok(),
+            ..Instance::default()
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_does_not_make_a_runner_young() {
+        let memory = Memory::default();
+        let at = |s| Timestamp::from_second(s).unwrap();
+        assert_eq!(memory.idle_since("u", &[&idle("a", 10)], at(100)), [at(10)]);
+        assert_eq!(memory.idle_since("u", &[&idle("a", 90)], at(100)), [at(10)]);
+        assert!(memory.idle_since("u", &[], at(100)).is_empty());
+        assert_eq!(
+            memory.idle_since("u", &[&idle("a", 90)], at(100)),
+            [at(90)],
+            "it worked in between"
+        );
+        assert_eq!(
+            memory.idle_since("u", &[&idle("b", 500)], at(100)),
+            [at(100)],
+            "a clock ahead of ours"
+        );
+    }
+
+    #[test]
+    fn counts_go_out_at_most_once_an_interval() {
+        let memory = Memory::default();
+        let count = |total| RunnerCounts {
+            total,
+            ..RunnerCounts::default()
+        };
+        let hour = Duration::from_secs(3600);
+        assert_eq!(memory.counts("u", None, count(1), hour), (count(1), None));
+        assert_eq!(
+            memory.counts("u", Some(count(1)), count(2), hour),
+            (count(2), None)
+        );
+        let (held, again) = memory.counts("u", Some(count(2)), count(3), hour);
+        assert_eq!(held, count(2));
+        assert!(again.is_some());
+        assert_eq!(
+            memory.counts("u", Some(count(2)), count(3), Duration::ZERO),
+            (count(3), None)
+        );
+    }
+}

@@ -1,0 +1,340 @@
+//! Step 1: reads the stores and the mirror, and live what must not be guessed: whether a pool is gone, and what bears our marker.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::api::meta;
+use crate::api::v1beta1::{Pool, RunnerCounts};
+use crate::controllers::Context;
+use crate::controllers::driver::Verdict;
+use crate::controllers::reaper::Reaper;
+use crate::controllers::references::{Reference, id_index};
+use crate::controllers::scope::{Target, target};
+use crate::domain::field::{FieldError, sentence};
+use crate::domain::ownership::{Claim, claim};
+use crate::domain::pool::{DesiredPool, desired, marker};
+use crate::domain::pushed::{Hasher, Pushed};
+use crate::domain::runner::{counts, is_idle};
+use crate::garm;
+use crate::garm::wire::{self, Instance};
+use crate::runtime::ObjectKey;
+
+use super::memory::Memory;
+
+/// What a pass knows.
+pub struct Observed {
+    /// The object's uid.
+    pub uid: String,
+    /// The scope; `None` in deletion, which follows no reference.
+    pub scope: Option<Reference<Target>>,
+    /// Tag of the Image; `None` in deletion.
+    pub image: Option<Reference<String>>,
+    /// What the object wants, or what is wrong with it; `None` while a reference is missing.
+    pub desired: Option<Result<DesiredPool, Vec<FieldError>>>,
+    /// GARM's pool.
+    pub actual: Option<Arc<wire::Pool>>,
+    /// Pools that bear this object's marker, by a live list made when there was no `actual`; sorted by id.
+    pub marked: Vec<wire::Pool>,
+    /// What is known to have been sent.
+    pub pushed: Pushed,
+    /// Makes the keyed hashes.
+    pub hasher: Hasher,
+    /// Instances of the pool.
+    pub instances: Vec<Arc<Instance>>,
+    /// Since when the idle ones have been idle, by name.
+    pub idle_since: Vec<(String, Timestamp)>,
+    /// Age from which an idle runner above the minimum goes.
+    pub idle_age: Duration,
+    /// Counts to show, which may lag behind for some seconds.
+    pub counts: RunnerCounts,
+    /// When held-back counts are due.
+    pub counts_due: Option<Duration>,
+    /// Instances that GARM has been asked to delete: they count as present but not as idle.
+    pub asked: HashSet<String>,
+    /// What deletion needs to know.
+    pub deletion: Option<Deletion>,
+}
+
+/// What only deletion needs.
+#[derive(Clone, Debug)]
+pub struct Deletion {
+    /// For how long the pool has started no runner.
+    pub quiet_for: Duration,
+    /// How long that has to be before the pool may go.
+    pub settle: Duration,
+    /// Pace of looking again.
+    pub pace: Duration,
+    /// Whether the user wants runners removed although the provider, or a job, is in the way.
+    pub force: bool,
+}
+
+/// Reads what a plan needs.
+pub async fn observe(
+    context: &Context,
+    reaper: &Reaper,
+    memory: &Memory,
+    object: &Pool,
+) -> Result<Observed, Verdict> {
+    let mut observed = Observed {
+        uid: object.uid().unwrap_or_default(),
+        scope: None,
+        image: None,
+        desired: None,
+        actual: None,
+        marked: Vec::new(),
+        pushed: Pushed::parse(meta::annotation(&object.metadata, meta::PUSHED)),
+        hasher: context.hasher.clone(),
+        instances: Vec::new(),
+        idle_since: Vec::new(),
+        idle_age: context.min_idle_runners_age,
+        counts: RunnerCounts::default(),
+        counts_due: None,
+        asked: HashSet::new(),
+        deletion: None,
+    };
+    if meta::is_terminating(&object.metadata) {
+        observe_deletion(context, memory, object, &mut observed).await?;
+    } else {
+        observe_life(context, object, &mut observed).await?;
+    }
+    observe_runners(context, reaper, memory, object, &mut observed);
+    Ok(observed)
+}
+
+async fn observe_life(
+    context: &Context,
+    object: &Pool,
+    observed: &mut Observed,
+) -> Result<(), Verdict> {
+    let namespace = object.namespace().unwrap_or_default();
+    let scope = target(context, &namespace, &object.spec.github_scope_ref).map_err(|fault| {
+        Verdict::Invalid {
+            message: FieldError::new("spec.githubScopeRef.kind", fault).to_string(),
+        }
+    })?;
+    let image = image_tag(context, &namespace, &object.spec.image_name);
+    // Faults of the spec show even while a reference is missing.
+    let tag = image.found().map(String::as_str).unwrap_or_default();
+    observed.desired = Some(desired(&object.spec, tag));
+    observed.actual = stored_pool(context, object).await?;
+    if let Some(actual) = observed.actual.clone() {
+        observed.actual = Some(with_extra_specs(context, observed, actual).await?);
+    } else if let (Reference::Found(scope), Reference::Found(_), Some(Ok(_))) =
+        (&scope, &image, &observed.desired)
+        && !scope.is_terminating
+    {
+        observed.marked = marked_pools(context, object, scope).await?;
+    }
+    observed.scope = Some(scope);
+    observed.image = Some(image);
+    Ok(())
+}
+
+fn image_tag(context: &Context, namespace: &str, name: &str) -> Reference<String> {
+    let key = ObjectKey::new(namespace, name);
+    let Some(image) = context.hubs.images.valid(&key) else {
+        return Reference::Missing(format!("Image {key} does not exist"));
+    };
+    match image.spec.tag.clone().filter(|tag| !tag.is_empty()) {
+        Some(tag) => Reference::Found(tag),
+        None => Reference::Missing(format!("Image {key} has no spec.tag")),
+    }
+}
+
+/// Finds the pool by the stored id. Only GARM's own 404 means that it is gone; an id that an older object holds as well is not ours.
+async fn stored_pool(context: &Context, object: &Pool) -> Result<Option<Arc<wire::Pool>>, Verdict> {
+    let id = object
+        .status
+        .as_ref()
+        .map_or("", |status| status.id.as_str());
+    if id.is_empty() {
+        return Ok(None);
+    }
+    let rivals = context.hubs.pools.by(&id_index(id));
+    if let Claim::Conflict { .. } =
+        claim(&object.metadata, rivals.iter().map(|rival| &rival.metadata))
+    {
+        return Ok(None);
+    }
+    if let Some(pool) = context.garm.pool(id) {
+        return Ok(Some(pool));
+    }
+    match context.garm.read_pool(id).await {
+        Ok(pool) => Ok(Some(Arc::new(pool))),
+        Err(garm::Error::NotFound) => Ok(None),
+        Err(error) => Err(Verdict::garm(&error)),
+    }
+}
+
+/// Completes a pool whose extra specs no list has shown, by a read by id, unless our own last write is known to be GARM's last one.
+async fn with_extra_specs(
+    context: &Context,
+    observed: &Observed,
+    actual: Arc<wire::Pool>,
+) -> Result<Arc<wire::Pool>, Verdict> {
+    if actual.extra_specs.is_some() {
+        return Ok(actual);
+    }
+    if let Some(Ok(desired)) = &observed.desired {
+        let memory = pool_memory(&observed.hasher, &observed.uid, desired, &actual);
+        if memory.updated_at.is_some() && memory == observed.pushed {
+            let mut known = (*actual).clone();
+            known.extra_specs = Some(desired.extra_specs.clone());
+            return Ok(Arc::new(known));
+        }
+    }
+    match context.garm.read_pool(&actual.id).await {
+        Ok(pool) => Ok(Arc::new(pool)),
+        Err(error) => Err(Verdict::garm(&error)),
+    }
+}
+
+/// What to remember of a pool whose extra specs are as desired: enough to know after a restart that nobody wrote to it since.
+pub fn pool_memory(
+    hasher: &Hasher,
+    uid: &str,
+    desired: &DesiredPool,
+    actual: &wire::Pool,
+) -> Pushed {
+    let specs = desired.extra_specs.to_string();
+    Pushed {
+        hash: Some(hasher.hash(uid, &actual.id, "extra_specs", specs.as_bytes())),
+        updated_at: actual.updated_at,
+    }
+}
+
+/// Lists live what bears our marker, after a live look at the object itself: a create is not idempotent, and a stale copy makes two.
+async fn marked_pools(
+    context: &Context,
+    object: &Pool,
+    scope: &Target,
+) -> Result<Vec<wire::Pool>, Verdict> {
+    let api = context.api::<Pool>(&object.metadata);
+    let live = api
+        .get_opt(&object.name_any())
+        .await
+        .map_err(|error| Verdict::Failed {
+            reason: crate::api::condition::reasons::RECONCILE_ERROR,
+            message: format!("reading the Pool before creation failed: {error}"),
+        })?;
+    match live {
+        Some(live)
+            if live.metadata.uid == object.metadata.uid
+                && live.metadata.deletion_timestamp.is_none() =>
+        {
+            if live.status.as_ref().map(|s| &s.id) != object.status.as_ref().map(|s| &s.id) {
+                return Err(Verdict::Stale);
+            }
+        }
+        _ => return Err(Verdict::Stale),
+    }
+    let pools = context
+        .garm
+        .list_pools_of(scope.kind, &scope.id)
+        .await
+        .map_err(|error| Verdict::garm(&error))?;
+    Ok(ours(pools, object))
+}
+
+fn ours(pools: Vec<wire::Pool>, object: &Pool) -> Vec<wire::Pool> {
+    let marker = marker(&object.uid().unwrap_or_default());
+    let mut ours: Vec<wire::Pool> = pools
+        .into_iter()
+        .filter(|pool| pool.runner_prefix == marker)
+        .collect();
+    ours.sort_by(|a, b| a.id.cmp(&b.id));
+    ours
+}
+
+/// Deletion reads only metadata and the id. Without an id a create may have been sent all the same: the marker tells.
+async fn observe_deletion(
+    context: &Context,
+    memory: &Memory,
+    object: &Pool,
+    observed: &mut Observed,
+) -> Result<(), Verdict> {
+    observed.actual = stored_pool(context, object).await?;
+    if observed.actual.is_none()
+        && object
+            .status
+            .as_ref()
+            .is_none_or(|status| status.id.is_empty())
+    {
+        let all = context
+            .garm
+            .list_pools()
+            .await
+            .map_err(|error| Verdict::garm(&error))?;
+        observed.actual = ours(all, object).into_iter().next().map(Arc::new);
+    }
+    let Some(actual) = &observed.actual else {
+        memory.forget(&observed.uid);
+        return Ok(());
+    };
+    if memory.list_due(&observed.uid, context.deletion_pace()) {
+        // Feeds the mirror, which is all that is read below.
+        context
+            .garm
+            .list_instances_of(&actual.id)
+            .await
+            .map_err(|error| Verdict::garm(&error))?;
+    }
+    let starts_none = !actual.enabled && actual.min_idle_runners == 0;
+    observed.deletion = Some(Deletion {
+        quiet_for: if starts_none {
+            memory.quiet_for(&observed.uid)
+        } else {
+            Duration::ZERO
+        },
+        settle: context.timings.pool_delete_settle,
+        pace: context.deletion_pace(),
+        force: meta::has_flag(&object.metadata, meta::FORCE_REMOVE),
+    });
+    Ok(())
+}
+
+fn observe_runners(
+    context: &Context,
+    reaper: &Reaper,
+    memory: &Memory,
+    object: &Pool,
+    observed: &mut Observed,
+) {
+    let Some(actual) = &observed.actual else {
+        return;
+    };
+    observed.instances = context.garm.instances_of(&actual.id);
+    let names = observed.instances.iter().map(|i| i.name.clone());
+    observed.asked = names.filter(|name| reaper.is_asked(name)).collect();
+    let waits = |i: &&Instance| is_idle(i) && !observed.asked.contains(&i.name);
+    let idle: Vec<&Instance> = observed
+        .instances
+        .iter()
+        .map(|i| &**i)
+        .filter(waits)
+        .collect();
+    let since = memory.idle_since(&observed.uid, &idle, Timestamp::now());
+    observed.idle_since = idle.iter().map(|i| i.name.clone()).zip(since).collect();
+    let current = counts(observed.instances.iter().map(|i| &**i));
+    let stored = object.status.as_ref().and_then(|status| status.runners);
+    (observed.counts, observed.counts_due) = memory.counts(
+        &observed.uid,
+        stored,
+        current,
+        context.timings.status_counts_interval,
+    );
+}
+
+/// The faults of the spec, if any, as a verdict.
+pub fn invalid(observed: &Observed) -> Option<Verdict> {
+    match &observed.desired {
+        Some(Err(errors)) => Some(Verdict::Invalid {
+            message: sentence(errors),
+        }),
+        _ => None,
+    }
+}

@@ -1,0 +1,264 @@
+//! Step 2: decides. Pure: creation by marker, the ordinary update, scale-down, and the deletion state machine.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::api::condition::reasons;
+use crate::api::meta;
+use crate::api::v1beta1::Pool;
+use crate::controllers::driver::{Plan, Verdict};
+use crate::controllers::references::Reference;
+use crate::domain::field::{FieldError, sentence};
+use crate::domain::pool::DesiredPool;
+use crate::domain::runner::{IdleRunner, ScaleDown, is_busy, is_deletable, scale_down};
+use crate::garm::wire::{self, EntityKind, UpdatePool};
+
+use super::observe::{Deletion, Observed, invalid};
+use super::{IMAGE, SCOPE};
+
+/// One call to GARM.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// POST the pool, disabled and marked.
+    Create {
+        /// Kind of the scope.
+        kind: EntityKind,
+        /// Id of the scope.
+        scope: String,
+        /// The pool.
+        desired: Box<DesiredPool>,
+    },
+    /// Take a pool that bears our marker.
+    Adopt {
+        /// Its id.
+        id: String,
+    },
+    /// DELETE a surplus pool that bears our marker.
+    RemoveSurplus {
+        /// Its id.
+        id: String,
+    },
+    /// PUT the fields that differ.
+    Update {
+        /// Id of the pool.
+        id: String,
+        /// What differs.
+        update: Box<UpdatePool>,
+        /// What was wanted, to remember it once it is sent.
+        desired: Box<DesiredPool>,
+    },
+    /// DELETE an idle runner above the minimum, if it still is one.
+    ScaleDown {
+        /// Name of the instance.
+        name: String,
+    },
+    /// PUT `enabled: false, min_idle_runners: 0`.
+    Quiet {
+        /// Id of the pool.
+        id: String,
+    },
+    /// DELETE a runner of a pool that goes away.
+    RemoveRunner {
+        /// Name of the instance.
+        name: String,
+        /// Whether with `forceRemove`.
+        force: bool,
+    },
+    /// DELETE the pool.
+    Delete {
+        /// Id of the pool.
+        id: String,
+    },
+}
+
+/// Decides what brings GARM to what the object wants.
+pub fn plan(object: &Pool, observed: &Observed, now: Timestamp) -> Plan<Step> {
+    if meta::is_terminating(&object.metadata) {
+        return deletion(observed);
+    }
+    if let Some(verdict) = invalid(observed) {
+        return Plan::idle(verdict);
+    }
+    let missing = observed.scope.as_ref().and_then(|r| r.awaited(SCOPE));
+    if let Some(verdict) =
+        missing.or_else(|| observed.image.as_ref().and_then(|r| r.awaited(IMAGE)))
+    {
+        return Plan::idle(verdict);
+    }
+    let (Some(Reference::Found(scope)), Some(Ok(desired))) = (&observed.scope, &observed.desired)
+    else {
+        return Plan::idle(Verdict::Ready);
+    };
+    if let Some(actual) = observed.actual.as_deref() {
+        return update(observed, desired, actual, (scope.kind, &scope.id), now);
+    }
+    if scope.is_terminating {
+        return Plan::idle(Verdict::Waiting {
+            reason: reasons::SCOPE_REF_NOT_READY,
+            message: "the scope is being deleted".to_owned(),
+        });
+    }
+    Plan::with(
+        creation(observed, desired, (scope.kind, &scope.id)),
+        Verdict::Ready,
+    )
+}
+
+/// One pool with our marker: it is ours. Several: the lowest id stays, the others go first, so that a crash in between loses no trace of
+/// them. None: a new one.
+fn creation(
+    observed: &Observed,
+    desired: &DesiredPool,
+    (kind, scope): (EntityKind, &str),
+) -> Vec<Step> {
+    let Some((ours, surplus)) = observed.marked.split_first() else {
+        return vec![Step::Create {
+            kind,
+            scope: scope.to_owned(),
+            desired: Box::new(desired.clone()),
+        }];
+    };
+    let remove = surplus
+        .iter()
+        .filter(|pool| !pool.enabled)
+        .map(|pool| Step::RemoveSurplus {
+            id: pool.id.clone(),
+        });
+    remove
+        .chain([Step::Adopt {
+            id: ours.id.clone(),
+        }])
+        .collect()
+}
+
+fn update(
+    observed: &Observed,
+    desired: &DesiredPool,
+    actual: &wire::Pool,
+    scope: (EntityKind, &str),
+    now: Timestamp,
+) -> Plan<Step> {
+    let fixed = immutable(desired, actual, scope);
+    if !fixed.is_empty() {
+        return Plan::idle(Verdict::Invalid {
+            message: sentence(&fixed),
+        });
+    }
+    let mut steps = Vec::new();
+    let update = desired.diff(actual);
+    if !update.is_empty() {
+        steps.push(Step::Update {
+            id: actual.id.clone(),
+            update: Box::new(update),
+            desired: Box::new(desired.clone()),
+        });
+    }
+    let scaling = scaling(observed, desired.min_idle_runners, now);
+    steps.extend(
+        scaling
+            .remove
+            .into_iter()
+            .map(|name| Step::ScaleDown { name }),
+    );
+    let mut plan = Plan::with(steps, Verdict::Ready);
+    let next_old = scaling
+        .next
+        .map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+    plan.wake = [observed.counts_due, next_old].into_iter().flatten().min();
+    plan
+}
+
+/// What scale-down says at this moment.
+pub fn scaling(observed: &Observed, min_idle: i64, now: Timestamp) -> ScaleDown {
+    let idle: Vec<IdleRunner<'_>> = observed
+        .idle_since
+        .iter()
+        .filter_map(|(name, since)| {
+            let instance = observed.instances.iter().find(|i| i.name == *name)?;
+            Some(IdleRunner {
+                instance,
+                since: *since,
+            })
+        })
+        .collect();
+    scale_down(&idle, min_idle, observed.idle_age, now)
+}
+
+/// Names what GARM cannot change, where it differs.
+fn immutable(
+    desired: &DesiredPool,
+    actual: &wire::Pool,
+    scope: (EntityKind, &str),
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if desired.provider_name != actual.provider_name {
+        let message = format!(
+            "GARM cannot change it from {:?} to {:?}; delete the Pool and make it anew",
+            actual.provider_name, desired.provider_name
+        );
+        errors.push(FieldError::new("spec.providerName", message));
+    }
+    if actual.scope().is_some_and(|current| current != scope) {
+        errors.push(FieldError::new(
+            "spec.githubScopeRef",
+            "GARM cannot move a pool to another scope; delete the Pool and make it anew",
+        ));
+    }
+    errors
+}
+
+/// Quiet it once, remove what can be removed as it becomes so, wait at a fixed pace, delete it when it is empty and settled.
+fn deletion(observed: &Observed) -> Plan<Step> {
+    let (Some(actual), Some(deletion)) = (&observed.actual, &observed.deletion) else {
+        return Plan::release();
+    };
+    if actual.enabled || actual.min_idle_runners > 0 {
+        let steps = vec![Step::Quiet {
+            id: actual.id.clone(),
+        }];
+        return Plan::with(steps, deleting(observed, deletion.pace));
+    }
+    let removable =
+        |i: &wire::Instance| is_deletable(i, deletion.force) && (deletion.force || !is_busy(i));
+    let steps: Vec<Step> = observed
+        .instances
+        .iter()
+        .filter(|instance| removable(instance) && !observed.asked.contains(&instance.name))
+        .map(|instance| Step::RemoveRunner {
+            name: instance.name.clone(),
+            force: deletion.force,
+        })
+        .collect();
+    if !observed.instances.is_empty() {
+        return Plan::with(steps, deleting(observed, deletion.pace));
+    }
+    match settled(deletion) {
+        Some(rest) => Plan::idle(deleting(observed, rest)),
+        None => Plan::with(
+            vec![Step::Delete {
+                id: actual.id.clone(),
+            }],
+            deleting(observed, deletion.pace),
+        ),
+    }
+}
+
+/// How long to wait until no creation can be under way any more; `None` when that is sure.
+fn settled(deletion: &Deletion) -> Option<Duration> {
+    let rest = deletion.settle.saturating_sub(deletion.quiet_for);
+    (!rest.is_zero()).then_some(rest)
+}
+
+fn deleting(observed: &Observed, after: Duration) -> Verdict {
+    let message = match observed.instances.len() {
+        0 => "no runner remains, the pool is about to go".to_owned(),
+        1 => "1 runner remains".to_owned(),
+        n => format!("{n} runners remain"),
+    };
+    Verdict::Pace {
+        reason: reasons::DELETING,
+        message,
+        after,
+    }
+}

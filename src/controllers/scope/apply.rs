@@ -1,0 +1,110 @@
+//! Step 3: makes the calls.
+
+use std::sync::Arc;
+
+use crate::api::condition::reasons;
+use crate::api::event;
+use crate::controllers::Context;
+use crate::controllers::driver::{Effect, Verdict};
+use crate::domain::entity::DesiredEntity;
+use crate::domain::scope::EntityKey;
+use crate::garm;
+use crate::garm::wire::EntityKind;
+
+use super::observe::Observed;
+use super::plan::Step;
+
+/// Makes one call and updates what is observed with its answer.
+pub async fn execute(
+    context: &Context,
+    kind: EntityKind,
+    observed: &mut Observed,
+    step: &Step,
+) -> Result<Effect, Verdict> {
+    match step {
+        Step::Create(desired) => create(context, kind, observed, desired).await,
+        Step::Update {
+            id,
+            update,
+            desired,
+        } => {
+            let answer = context
+                .garm
+                .update_entity(kind, id, update)
+                .await
+                .map_err(|error| Verdict::garm(&error))?;
+            observed.pushed = desired.memory(&observed.hasher, &observed.uid, id);
+            observed.actual = Some(Arc::new(answer));
+            Ok(Effect::pushed(
+                observed.pushed.clone(),
+                event::UPDATING,
+                format!("{} was changed in GARM", kind.word()),
+            ))
+        }
+        Step::Delete { id } => match context.garm.delete_entity(kind, id).await {
+            Ok(()) | Err(garm::Error::NotFound) => {
+                observed.actual = None;
+                Ok(Effect::default())
+            }
+            Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
+                reason: reasons::WAITING_FOR_DEPENDANTS,
+                message: format!("GARM does not delete the {} yet: {details}", kind.word()),
+                after: context.deletion_pace(),
+            }),
+            Err(garm::Error::Conflict { .. } | garm::Error::Unauthorized { .. }) => {
+                Err(Verdict::Pace {
+                    reason: reasons::POOL_MANAGER_NOT_RUNNING,
+                    message: "GARM's pool manager does not run; deletion goes on when it does"
+                        .to_owned(),
+                    after: context.deletion_pace(),
+                })
+            }
+            Err(error) => Err(Verdict::garm(&error)),
+        },
+    }
+}
+
+/// Makes the entity. GARM refuses a second one of the same key, so that "exists" leads to the one that is ours.
+async fn create(
+    context: &Context,
+    kind: EntityKind,
+    observed: &mut Observed,
+    desired: &DesiredEntity,
+) -> Result<Effect, Verdict> {
+    match context.garm.create_entity(kind, &desired.create()).await {
+        Ok(made) => {
+            observed.pushed = desired.memory(&observed.hasher, &observed.uid, &made.id);
+            observed.actual = Some(Arc::new(made));
+            Ok(Effect::pushed(
+                observed.pushed.clone(),
+                event::INFO,
+                format!("{} was made in GARM", kind.word()),
+            ))
+        }
+        Err(garm::Error::Conflict { .. }) => {
+            let all = context
+                .garm
+                .list_entities(kind)
+                .await
+                .map_err(|error| Verdict::garm(&error))?;
+            let found = all
+                .into_iter()
+                .find(|entity| observed.key.as_ref() == Some(&EntityKey::of(kind, entity)));
+            let Some(found) = found else {
+                return Err(Verdict::Failed {
+                    reason: reasons::GARM_API_ERROR,
+                    message: format!(
+                        "GARM says that the {} exists but does not list it",
+                        kind.word()
+                    ),
+                });
+            };
+            observed.actual = Some(Arc::new(found));
+            Ok(Effect::told(
+                event::INFO,
+                format!("the {} exists in GARM and is adopted", kind.word()),
+            ))
+        }
+        Err(error) => Err(Verdict::garm(&error)),
+    }
+}

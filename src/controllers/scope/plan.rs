@@ -1,0 +1,111 @@
+//! Step 2: decides. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::api::condition::reasons;
+use crate::api::meta;
+use crate::controllers::driver::{Plan, Verdict};
+use crate::controllers::references::{conflict, dependants};
+use crate::domain::entity::{DesiredEntity, manager_failure};
+use crate::domain::field::sentence;
+use crate::domain::ownership::Claim;
+use crate::garm::wire::{Entity, UpdateEntity};
+
+use super::observe::Observed;
+use super::{CREDENTIALS, SECRET};
+
+/// One call to GARM.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// POST the entity.
+    Create(DesiredEntity),
+    /// PUT what differs.
+    Update {
+        /// Id in GARM.
+        id: String,
+        /// What differs.
+        update: UpdateEntity,
+        /// What was wanted, to remember it once it is sent.
+        desired: DesiredEntity,
+    },
+    /// DELETE it.
+    Delete {
+        /// Id in GARM.
+        id: String,
+    },
+}
+
+/// Decides what brings GARM to what the object wants. `kind` is the word for the kind in messages.
+pub fn plan(kind: &str, metadata: &ObjectMeta, observed: &Observed) -> Plan<Step> {
+    if meta::is_terminating(metadata) {
+        return deletion(observed);
+    }
+    if let Claim::Conflict { owner } | Claim::HandOver { to: owner } = &observed.claim {
+        return Plan::idle(conflict(kind, owner));
+    }
+    let missing = observed
+        .credentials
+        .as_ref()
+        .and_then(|r| r.awaited(CREDENTIALS));
+    if let Some(verdict) =
+        missing.or_else(|| observed.secret.as_ref().and_then(|r| r.awaited(SECRET)))
+    {
+        return Plan::idle(verdict);
+    }
+    let Some(desired) = &observed.desired else {
+        return Plan::idle(Verdict::Ready);
+    };
+    let faults = desired.faults(observed.actual.as_deref());
+    if !faults.is_empty() {
+        return Plan::idle(Verdict::Invalid {
+            message: sentence(&faults),
+        });
+    }
+    match &observed.actual {
+        None => Plan::with(vec![Step::Create(desired.clone())], Verdict::Ready),
+        Some(actual) => update(observed, desired, actual),
+    }
+}
+
+fn update(observed: &Observed, desired: &DesiredEntity, actual: &Entity) -> Plan<Step> {
+    let memory = desired.memory(&observed.hasher, &observed.uid, &actual.id);
+    let update = desired.diff(actual, &observed.pushed, &memory);
+    let steps = if update.is_empty() {
+        Vec::new()
+    } else {
+        vec![Step::Update {
+            id: actual.id.clone(),
+            update,
+            desired: desired.clone(),
+        }]
+    };
+    let verdict = match manager_failure(actual) {
+        None => Verdict::Ready,
+        Some(_) => Verdict::Waiting {
+            reason: reasons::POOL_MANAGER_FAILURE,
+            message: "GARM's pool manager does not run, see the condition PoolManager".to_owned(),
+        },
+    };
+    Plan::with(steps, verdict)
+}
+
+fn deletion(observed: &Observed) -> Plan<Step> {
+    match &observed.actual {
+        Some(actual) if observed.claim == Claim::Owner => {
+            if !observed.dependants.is_empty() {
+                return Plan::idle(dependants(&observed.dependants));
+            }
+            let verdict = Verdict::Waiting {
+                reason: reasons::DELETING,
+                message: String::new(),
+            };
+            Plan::with(
+                vec![Step::Delete {
+                    id: actual.id.clone(),
+                }],
+                verdict,
+            )
+        }
+        _ => Plan::release(),
+    }
+}

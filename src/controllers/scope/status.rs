@@ -1,0 +1,57 @@
+//! Step 4: renders the status. Pure.
+
+use crate::api::condition::{Conditions, Truth, reasons, types};
+use crate::api::v1beta1::EntityStatus;
+use crate::domain::entity::manager_failure;
+use crate::domain::ownership::Claim;
+
+use super::observe::Observed;
+use super::{CREDENTIALS, SECRET};
+
+/// Renders the status but for `Ready`. An entity that another object owns, or that is not there, leaves no id behind.
+pub fn status(
+    previous: Option<&EntityStatus>,
+    observed: &Observed,
+    conditions: &mut Conditions,
+) -> EntityStatus {
+    if let Some(credentials) = &observed.credentials {
+        credentials.show(conditions, CREDENTIALS, "");
+    }
+    if let Some(secret) = &observed.secret {
+        secret.show(conditions, SECRET, "");
+    }
+    match observed.actual.as_deref() {
+        None => {
+            conditions.remove(types::POOL_MANAGER);
+        }
+        Some(actual) => match manager_failure(actual) {
+            None => {
+                conditions.set(
+                    types::POOL_MANAGER,
+                    Truth::True,
+                    reasons::POOL_MANAGER_RUNNING,
+                    "",
+                );
+            }
+            Some(message) => {
+                conditions.set(
+                    types::POOL_MANAGER,
+                    Truth::False,
+                    reasons::POOL_MANAGER_FAILURE,
+                    message,
+                );
+            }
+        },
+    }
+    let kept = previous.map(|status| status.id.clone()).unwrap_or_default();
+    let id = match (&observed.actual, &observed.claim) {
+        (Some(actual), _) => actual.id.clone(),
+        (None, Claim::Conflict { .. }) => String::new(),
+        // Unknown is not absent: a pass that could not make it anew keeps what was known.
+        (None, _) => kept,
+    };
+    EntityStatus {
+        id,
+        conditions: Vec::new(),
+    }
+}

@@ -1,0 +1,251 @@
+//! Rules about credentials.
+
+use secrecy::SecretString;
+
+use crate::api::v1beta1::GitHubCredentialSpec;
+use crate::domain::field::FieldError;
+use crate::domain::pushed::{Hasher, Pushed};
+use crate::garm::wire::{
+    AppKey, AuthMaterial, CreateCredential, Credential, Token, UpdateCredential,
+};
+
+/// Credentials as their object wants them.
+#[derive(Clone, Debug)]
+pub struct DesiredCredential {
+    /// Name in GARM, the object's own name.
+    pub name: String,
+    /// Free text.
+    pub description: String,
+    /// Name of the endpoint; cannot change.
+    pub endpoint: String,
+    /// Token or key.
+    pub material: AuthMaterial,
+    /// What identifies the material in the annotation `pushed`.
+    fingerprint: Vec<u8>,
+}
+
+/// Reads a spec together with its secret; answers all faults at once.
+///
+/// A trailing newline, as an editor or `kubectl create secret --from-file` leaves it, is no part of a token: GARM would store it and
+/// GitHub would answer 401.
+pub fn desired(
+    name: &str,
+    spec: &GitHubCredentialSpec,
+    secret: &str,
+) -> Result<DesiredCredential, Vec<FieldError>> {
+    let secret = secret.trim_end_matches(['\r', '\n']);
+    let material = material(spec, secret)?;
+    let mut fingerprint = secret.as_bytes().to_vec();
+    if let AuthMaterial::App(app) = &material {
+        fingerprint.extend(format!("\n{}\n{}", app.app_id, app.installation_id).into_bytes());
+    }
+    Ok(DesiredCredential {
+        name: name.to_owned(),
+        description: spec.description.clone(),
+        endpoint: spec.endpoint_ref.name.clone(),
+        material,
+        fingerprint,
+    })
+}
+
+fn material(spec: &GitHubCredentialSpec, secret: &str) -> Result<AuthMaterial, Vec<FieldError>> {
+    match spec.auth_type.as_str() {
+        "pat" => Ok(AuthMaterial::Pat(Token {
+            oauth2_token: SecretString::from(secret.to_owned()),
+        })),
+        "app" => app(spec, secret),
+        other => Err(vec![FieldError::new(
+            "spec.authType",
+            format!("{other:?} is not one of pat, app"),
+        )]),
+    }
+}
+
+fn app(spec: &GitHubCredentialSpec, secret: &str) -> Result<AuthMaterial, Vec<FieldError>> {
+    let mut errors = Vec::new();
+    let mut number = |path: &str, value: Option<i64>| {
+        let value = value.unwrap_or_default();
+        if value <= 0 {
+            errors.push(FieldError::new(path, "a GitHub App needs this number"));
+        }
+        value
+    };
+    let app_id = number("spec.appId", spec.app_id);
+    let installation_id = number("spec.installationId", spec.installation_id);
+    if !secret.contains("-----BEGIN RSA PRIVATE KEY-----") {
+        errors.push(FieldError::new(
+            "spec.secretRef",
+            "the key must be PEM in PKCS#1 form (BEGIN RSA PRIVATE KEY); convert it with: openssl rsa -traditional -in key.pem",
+        ));
+    }
+    if errors.is_empty() {
+        Ok(AuthMaterial::App(AppKey {
+            app_id,
+            installation_id,
+            private_key: SecretString::from(secret.to_owned()),
+        }))
+    } else {
+        Err(errors)
+    }
+}
+
+impl DesiredCredential {
+    /// Renders the request that makes them.
+    pub fn create(&self) -> CreateCredential {
+        CreateCredential::new(
+            self.name.clone(),
+            self.description.clone(),
+            self.endpoint.clone(),
+            self.material.clone(),
+        )
+    }
+
+    /// What to remember once the material is known to be in GARM as `actual`.
+    pub fn memory(&self, hasher: &Hasher, uid: &str, actual: &Credential) -> Pushed {
+        Pushed {
+            hash: Some(hasher.hash(
+                uid,
+                &actual.id.to_string(),
+                self.material.auth_type(),
+                &self.fingerprint,
+            )),
+            updated_at: actual.updated_at,
+        }
+    }
+
+    /// Lists what differs. The material, which GARM never shows, is sent when it is not known to be the one last sent, or when somebody else
+    /// changed the credentials since (their `updated_at` moved).
+    pub fn diff(&self, actual: &Credential, known: &Pushed, memory: &Pushed) -> UpdateCredential {
+        let moved = known.updated_at.is_some() && known.updated_at != actual.updated_at;
+        UpdateCredential {
+            description: (self.description != actual.description).then(|| self.description.clone()),
+            secret: (known.hash != memory.hash || moved).then(|| self.material.clone()),
+            ..UpdateCredential::default()
+        }
+    }
+
+    /// Names the fields that GARM cannot change, where they differ.
+    pub fn immutable(&self, actual: &Credential) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if !actual.endpoint.eq_ignore_ascii_case(&self.endpoint) {
+            let message = format!(
+                "GARM cannot move credentials from endpoint {:?} to {:?}; delete the object and make it anew",
+                actual.endpoint, self.endpoint
+            );
+            errors.push(FieldError::new("spec.endpointRef", message));
+        }
+        if !actual.auth_type.is_empty() && actual.auth_type != self.material.auth_type() {
+            let message = format!(
+                "GARM cannot change it from {:?} to {:?}; delete the object and make it anew",
+                actual.auth_type,
+                self.material.auth_type()
+            );
+            errors.push(FieldError::new("spec.authType", message));
+        }
+        errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::refs::TypedRef;
+    use jiff::Timestamp;
+
+    fn spec(auth_type: &str) -> GitHubCredentialSpec {
+        GitHubCredentialSpec {
+            auth_type: auth_type.to_owned(),
+            endpoint_ref: TypedRef {
+                name: "ghes".to_owned(),
+                ..TypedRef::default()
+            },
+            ..GitHubCredentialSpec::default()
+        }
+    }
+
+    fn hasher() -> Hasher {
+        Hasher::new(&SecretString::from("password".to_owned()))
+    }
+
+    fn actual(second: i64) -> Credential {
+        Credential {
+            id: 3,
+            name: "c".to_owned(),
+            endpoint: "GHES".to_owned(),
+            auth_type: "pat".to_owned(),
+            updated_at: Timestamp::from_second(second).ok(),
+            ..Credential::default()
+        }
+    }
+
+    #[test]
+    fn a_known_token_is_not_sent_again_and_every_doubt_sends_it_once() {
+        let wanted = desired("c", &spec("pat"), "token\n").unwrap();
+        let memory = wanted.memory(&hasher(), "uid", &actual(1));
+        assert!(wanted.diff(&actual(1), &memory, &memory).is_empty());
+        assert!(
+            wanted
+                .diff(&actual(1), &Pushed::default(), &memory)
+                .secret
+                .is_some(),
+            "nothing known"
+        );
+        let moved = wanted.memory(&hasher(), "uid", &actual(2));
+        assert!(
+            wanted.diff(&actual(2), &memory, &moved).secret.is_some(),
+            "changed by somebody else"
+        );
+        let other = desired("c", &spec("pat"), "rotated").unwrap();
+        let rotated = other.memory(&hasher(), "uid", &actual(1));
+        assert!(
+            other.diff(&actual(1), &memory, &rotated).secret.is_some(),
+            "rotated"
+        );
+    }
+
+    #[test]
+    fn a_trailing_newline_is_no_part_of_a_token() {
+        let memory = |secret| {
+            desired("c", &spec("pat"), secret)
+                .unwrap()
+                .memory(&hasher(), "uid", &actual(1))
+        };
+        assert_eq!(memory("token"), memory("token\r\n"));
+        assert_ne!(memory("token"), memory("token "));
+    }
+
+    #[test]
+    fn an_app_needs_its_numbers_and_a_pkcs1_key() {
+        let paths: Vec<String> = desired("c", &spec("app"), "-----BEGIN PRIVATE KEY-----")
+            .unwrap_err()
+            .into_iter()
+            .map(|e| e.path)
+            .collect();
+        assert_eq!(
+            paths,
+            ["spec.appId", "spec.installationId", "spec.secretRef"]
+        );
+        let good = GitHubCredentialSpec {
+            app_id: Some(1),
+            installation_id: Some(2),
+            ..spec("app")
+        };
+        assert!(desired("c", &good, "-----BEGIN RSA PRIVATE KEY-----\n").is_ok());
+        assert_eq!(
+            desired("c", &spec("token"), "x").unwrap_err()[0].path,
+            "spec.authType"
+        );
+    }
+
+    #[test]
+    fn what_garm_cannot_change_is_named() {
+        let wanted = desired("c", &spec("pat"), "token").unwrap();
+        assert!(wanted.immutable(&actual(1)).is_empty());
+        let other = Credential {
+            endpoint: "github.com".to_owned(),
+            auth_type: "app".to_owned(),
+            ..actual(1)
+        };
+        assert_eq!(wanted.immutable(&other).len(), 2);
+    }
+}

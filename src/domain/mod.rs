@@ -1,0 +1,17 @@
+//! Pure rules: no client, no clock (time is a parameter), nothing asynchronous.
+//!
+//! Controllers, and later admission and the offline validation, decide with the functions of this module and of nothing else, so each rule
+//! stands once.
+
+pub mod compare;
+pub mod credential;
+pub mod endpoint;
+pub mod entity;
+pub mod field;
+pub mod lifecycle;
+pub mod ownership;
+pub mod pool;
+pub mod pushed;
+pub mod runner;
+pub mod scope;
+pub mod server_config;

@@ -1,0 +1,486 @@
+//! Objects of one kind in memory, and what a change of one means; without a watch and without a clock.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use kube::{Resource, core::ObjectMeta};
+
+use super::guard::{Guarded, Invalid};
+use crate::runtime::ObjectKey;
+
+/// An object as it is stored.
+#[derive(Debug)]
+pub enum Stored<K> {
+    /// The object.
+    Valid(Arc<K>),
+    /// What is left of an object that does not decode.
+    Invalid(Arc<Invalid>),
+}
+
+impl<K> Clone for Stored<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Valid(object) => Self::Valid(Arc::clone(object)),
+            Self::Invalid(invalid) => Self::Invalid(Arc::clone(invalid)),
+        }
+    }
+}
+
+impl<K: Resource> Stored<K> {
+    /// Gives the metadata, which every stored object has.
+    pub fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Valid(object) => object.meta(),
+            Self::Invalid(invalid) => &invalid.metadata,
+        }
+    }
+
+    /// Gives the object if it decodes.
+    pub fn valid(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Valid(object) => Some(object),
+            Self::Invalid(_) => None,
+        }
+    }
+}
+
+/// Says that an object came, changed or went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubEvent {
+    /// The object.
+    pub key: ObjectKey,
+    /// The change asks for work: new or gone, another generation, finalizers, deletion or annotations of ours. A
+    /// change of the status alone does not. Kinds without a generation (Secrets) trigger on every change.
+    pub trigger: bool,
+    /// The object no longer exists.
+    pub gone: bool,
+}
+
+impl HubEvent {
+    fn gone(key: ObjectKey) -> Self {
+        Self {
+            key,
+            trigger: true,
+            gone: true,
+        }
+    }
+}
+
+/// All objects of one kind, by namespace and name.
+pub(super) struct Store<K> {
+    objects: HashMap<String, BTreeMap<String, Stored<K>>>,
+    /// Annotations with this prefix trigger, but for those in `silent`.
+    prefix: String,
+    silent: Vec<String>,
+    /// Values under which an object is found besides its name.
+    index: Index<K>,
+    indexed: HashMap<String, BTreeSet<ObjectKey>>,
+}
+
+/// Gives the values under which an object is found: an id, or what it refers to.
+pub type Index<K> = fn(&K) -> Vec<String>;
+
+impl<K: Resource> Store<K> {
+    /// Makes an empty store in which changes of annotations below `prefix`, except `silent` ones, trigger.
+    pub(super) fn new(prefix: &str, silent: &[&str], index: Index<K>) -> Self {
+        Self {
+            objects: HashMap::new(),
+            prefix: prefix.to_owned(),
+            silent: silent.iter().map(|&name| name.to_owned()).collect(),
+            index,
+            indexed: HashMap::new(),
+        }
+    }
+
+    /// Lists the objects with this index value that decode, in the order of their keys.
+    pub(super) fn by(&self, value: &str) -> Vec<Arc<K>> {
+        let keys = self.indexed.get(value).into_iter().flatten();
+        keys.filter_map(|key| self.get(key)?.valid().cloned())
+            .collect()
+    }
+
+    /// Stores what one of our own writes was answered with, so that nobody decides on the object as it was before. Only an object that is
+    /// still there takes it, and only if it is newer; the watch brings the same version later.
+    pub(super) fn offer(&mut self, object: Arc<K>) -> Option<HubEvent> {
+        let key = ObjectKey::of(object.meta());
+        let old = self.get(&key)?;
+        let newer = version(object.meta()) > version(old.meta());
+        if old.meta().uid != object.meta().uid || !newer {
+            return None;
+        }
+        let event = HubEvent {
+            trigger: false,
+            gone: false,
+            key: key.clone(),
+        };
+        self.insert(key, Stored::Valid(object));
+        Some(event)
+    }
+
+    fn insert(&mut self, key: ObjectKey, stored: Stored<K>) {
+        self.unindex(&key);
+        if let Some(object) = stored.valid() {
+            for value in (self.index)(object) {
+                self.indexed.entry(value).or_default().insert(key.clone());
+            }
+        }
+        self.objects
+            .entry(key.namespace)
+            .or_default()
+            .insert(key.name, stored);
+    }
+
+    fn unindex(&mut self, key: &ObjectKey) {
+        let Some(old) = self.get(key).and_then(Stored::valid) else {
+            return;
+        };
+        for value in (self.index)(old) {
+            if let Some(keys) = self.indexed.get_mut(&value) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.indexed.remove(&value);
+                }
+            }
+        }
+    }
+
+    /// Finds an object.
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Stored<K>> {
+        self.objects.get(&key.namespace)?.get(&key.name)
+    }
+
+    /// Lists the objects of a namespace by name.
+    pub(super) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Stored<K>> {
+        self.objects
+            .get(namespace)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+    }
+
+    /// Lists all objects; those of one namespace together and by name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stored<K>> {
+        self.objects.values().flat_map(BTreeMap::values)
+    }
+
+    /// Stores an object. `None` when it is stored already, which a new list shows of most objects.
+    pub(super) fn put(&mut self, object: Guarded<K>) -> Option<HubEvent> {
+        let stored = match object.0 {
+            Ok(object) => Stored::Valid(Arc::new(object)),
+            Err(invalid) => Stored::Invalid(Arc::from(invalid)),
+        };
+        let key = ObjectKey::of(stored.meta());
+        let trigger = match self.get(&key) {
+            None => true,
+            Some(old) if unchanged(old.meta(), stored.meta()) => return None,
+            // Older than an answer to our own write that was offered meanwhile.
+            Some(old)
+                if old.meta().uid == stored.meta().uid
+                    && version(stored.meta()) < version(old.meta()) =>
+            {
+                return None;
+            }
+            Some(old) => self.triggers(old, &stored),
+        };
+        self.insert(key.clone(), stored);
+        Some(HubEvent {
+            key,
+            trigger,
+            gone: false,
+        })
+    }
+
+    /// Removes an object. `None` when it is not there.
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<HubEvent> {
+        self.unindex(key);
+        let objects = self.objects.get_mut(&key.namespace)?;
+        objects.remove(&key.name)?;
+        if objects.is_empty() {
+            self.objects.remove(&key.namespace);
+        }
+        Some(HubEvent::gone(key.clone()))
+    }
+
+    /// Ends a complete list of `namespace` (of all for `None`): what it did not show is gone.
+    pub(super) fn keep_only(
+        &mut self,
+        namespace: Option<&str>,
+        listed: &HashSet<ObjectKey>,
+    ) -> Vec<HubEvent> {
+        let vanished: Vec<ObjectKey> = self
+            .objects
+            .iter()
+            .filter(|(name, _)| namespace.is_none_or(|namespace| namespace == name.as_str()))
+            .flat_map(|(namespace, objects)| {
+                objects
+                    .keys()
+                    .map(move |name| ObjectKey::new(namespace, name))
+            })
+            .filter(|key| !listed.contains(key))
+            .collect();
+        vanished.iter().filter_map(|key| self.remove(key)).collect()
+    }
+
+    fn triggers(&self, old: &Stored<K>, new: &Stored<K>) -> bool {
+        let decodes_otherwise = match (old, new) {
+            (Stored::Valid(_), Stored::Valid(_)) => false,
+            (Stored::Invalid(old), Stored::Invalid(new)) => old.error != new.error,
+            _ => true,
+        };
+        let (old, new) = (old.meta(), new.meta());
+        let other_content = match (old.generation, new.generation) {
+            (Some(old), Some(new)) => old != new,
+            // Without a generation there is no telling what changed.
+            _ => true,
+        };
+        decodes_otherwise
+            || other_content
+            || old.uid != new.uid
+            || old.deletion_timestamp.is_some() != new.deletion_timestamp.is_some()
+            || old.finalizers != new.finalizers
+            || !self.ours(old).eq(self.ours(new))
+    }
+
+    fn ours<'a>(&'a self, meta: &'a ObjectMeta) -> impl Iterator<Item = (&'a String, &'a String)> {
+        meta.annotations
+            .iter()
+            .flatten()
+            .filter(|(name, _)| name.starts_with(&self.prefix) && !self.silent.contains(name))
+    }
+}
+
+/// Says whether two readings show the same version of the same object.
+fn unchanged(old: &ObjectMeta, new: &ObjectMeta) -> bool {
+    old.resource_version.is_some()
+        && old.resource_version == new.resource_version
+        && old.uid == new.uid
+}
+
+/// Reads a resource version as the number that it is in every API server on etcd; the API promises order for our kinds since 1.35.
+fn version(meta: &ObjectMeta) -> u64 {
+    meta.resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{
+        api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp,
+    };
+
+    use super::*;
+
+    fn store() -> Store<Lease> {
+        Store::new("our.group/", &["our.group/last-sync-time"], by_holder)
+    }
+
+    fn lease(namespace: &str, name: &str, version: u32) -> Lease {
+        Lease {
+            metadata: ObjectMeta {
+                namespace: Some(namespace.into()),
+                name: Some(name.into()),
+                uid: Some(format!("{namespace}-{name}")),
+                resource_version: Some(version.to_string()),
+                generation: Some(1),
+                ..ObjectMeta::default()
+            },
+            spec: None,
+        }
+    }
+
+    fn by_holder(lease: &Lease) -> Vec<String> {
+        lease
+            .spec
+            .iter()
+            .filter_map(|spec| spec.holder_identity.clone())
+            .collect()
+    }
+
+    fn held(name: &str, version: u32, holder: &str) -> Lease {
+        let mut lease = lease("ns", name, version);
+        lease.spec.get_or_insert_default().holder_identity = Some(holder.into());
+        lease
+    }
+
+    fn names(found: &[Arc<Lease>]) -> Vec<&str> {
+        found
+            .iter()
+            .filter_map(|lease| lease.metadata.name.as_deref())
+            .collect()
+    }
+
+    #[test]
+    fn finds_objects_by_index_through_every_change() {
+        let mut store = store();
+        store.put(Guarded(Ok(held("a", 1, "x"))));
+        store.put(Guarded(Ok(held("b", 2, "x"))));
+        assert_eq!(names(&store.by("x")), ["a", "b"]);
+        store.put(Guarded(Ok(held("a", 3, "y"))));
+        assert_eq!(
+            (names(&store.by("x")), names(&store.by("y"))),
+            (vec!["b"], vec!["a"])
+        );
+        store.remove(&ObjectKey::new("ns", "b"));
+        store.keep_only(None, &HashSet::new());
+        assert!(store.by("x").is_empty() && store.by("y").is_empty());
+        assert!(store.indexed.is_empty(), "nothing is left behind");
+    }
+
+    #[test]
+    fn an_offered_version_holds_until_the_watch_has_caught_up() {
+        let mut store = store();
+        assert_eq!(
+            store.offer(Arc::new(held("a", 5, "early"))),
+            None,
+            "it is not there, or not there any more"
+        );
+        store.put(Guarded(Ok(held("a", 1, "old"))));
+        assert_eq!(
+            store.offer(Arc::new(held("a", 5, "ours"))),
+            Some(event("a", false, false))
+        );
+        assert_eq!(store.put(Guarded(Ok(held("a", 3, "late")))), None);
+        assert_eq!(names(&store.by("ours")), ["a"]);
+        assert_eq!(store.offer(Arc::new(held("a", 4, "older"))), None);
+        store.put(Guarded(Ok(held("a", 6, "newer"))));
+        assert_eq!(
+            (names(&store.by("newer")), names(&store.by("ours"))),
+            (vec!["a"], vec![])
+        );
+    }
+
+    fn event(name: &str, trigger: bool, gone: bool) -> HubEvent {
+        HubEvent {
+            key: ObjectKey::new("ns", name),
+            trigger,
+            gone,
+        }
+    }
+
+    fn put(
+        store: &mut Store<Lease>,
+        version: u32,
+        change: impl FnOnce(&mut ObjectMeta),
+    ) -> Option<HubEvent> {
+        let mut lease = lease("ns", "a", version);
+        change(&mut lease.metadata);
+        store.put(Guarded(Ok(lease)))
+    }
+
+    #[test]
+    fn tells_work_from_our_own_status_writes() {
+        let mut store = store();
+        let annotate = |meta: &mut ObjectMeta, name: &str, value: &str| {
+            meta.annotations
+                .get_or_insert_default()
+                .insert(name.into(), value.into());
+        };
+        assert_eq!(put(&mut store, 1, |_| {}), Some(event("a", true, false)));
+        assert_eq!(put(&mut store, 1, |_| {}), None);
+        assert_eq!(put(&mut store, 2, |_| {}), Some(event("a", false, false)));
+        assert_eq!(
+            put(&mut store, 3, |meta| meta.generation = Some(2)),
+            Some(event("a", true, false))
+        );
+        let other = |meta: &mut ObjectMeta| {
+            meta.generation = Some(2);
+            meta.labels = Some([("team".into(), "x".into())].into());
+            annotate(meta, "other/note", "1");
+            annotate(meta, "our.group/last-sync-time", "now");
+        };
+        assert_eq!(put(&mut store, 4, other), Some(event("a", false, false)));
+        let paused = |meta: &mut ObjectMeta| {
+            meta.generation = Some(2);
+            annotate(meta, "our.group/paused", "true");
+        };
+        assert_eq!(put(&mut store, 5, paused), Some(event("a", true, false)));
+        let held = |meta: &mut ObjectMeta| {
+            paused(meta);
+            meta.finalizers = Some(vec!["our.group/pool".into()]);
+        };
+        assert_eq!(put(&mut store, 6, held), Some(event("a", true, false)));
+        let terminating = |meta: &mut ObjectMeta| {
+            held(meta);
+            meta.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        };
+        assert_eq!(
+            put(&mut store, 7, terminating),
+            Some(event("a", true, false))
+        );
+        let recreated = |meta: &mut ObjectMeta| {
+            terminating(meta);
+            meta.uid = Some("another".into());
+        };
+        assert_eq!(put(&mut store, 8, recreated), Some(event("a", true, false)));
+    }
+
+    #[test]
+    fn every_change_of_a_kind_without_generation_triggers() {
+        let mut store = store();
+        put(&mut store, 1, |meta| meta.generation = None);
+        assert_eq!(
+            put(&mut store, 2, |meta| meta.generation = None),
+            Some(event("a", true, false))
+        );
+    }
+
+    #[test]
+    fn an_object_that_stops_decoding_triggers_and_is_not_listed_as_valid() {
+        let mut store = store();
+        put(&mut store, 1, |_| {});
+        let invalid = |version: u32, error: &str| {
+            Guarded(Err(Box::new(Invalid {
+                metadata: lease("ns", "a", version).metadata,
+                id: None,
+                error: error.into(),
+            })))
+        };
+        assert_eq!(store.put(invalid(2, "bad")), Some(event("a", true, false)));
+        assert_eq!(store.put(invalid(3, "bad")), Some(event("a", false, false)));
+        assert_eq!(
+            store.put(invalid(4, "worse")),
+            Some(event("a", true, false))
+        );
+        assert!(
+            store
+                .get(&ObjectKey::new("ns", "a"))
+                .unwrap()
+                .valid()
+                .is_none()
+        );
+        assert_eq!(put(&mut store, 5, |_| {}), Some(event("a", true, false)));
+        assert_eq!(
+            store.in_namespace("ns").filter_map(Stored::valid).count(),
+            1
+        );
+    }
+
+    #[test]
+    fn removes_once() {
+        let mut store = store();
+        put(&mut store, 1, |_| {});
+        let key = ObjectKey::new("ns", "a");
+        assert_eq!(store.remove(&key), Some(event("a", true, true)));
+        assert_eq!(store.remove(&key), None);
+        assert_eq!(store.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_complete_list_removes_what_it_does_not_show_in_its_namespace_only() {
+        let mut store = store();
+        for (namespace, name) in [("ns", "a"), ("ns", "b"), ("other", "a")] {
+            store.put(Guarded(Ok(lease(namespace, name, 1))));
+        }
+        let listed = HashSet::from([ObjectKey::new("ns", "b")]);
+        assert_eq!(
+            store.keep_only(Some("ns"), &listed),
+            [event("a", true, true)]
+        );
+        assert_eq!(store.iter().count(), 2);
+        assert_eq!(store.keep_only(None, &listed).len(), 1);
+        assert_eq!(store.iter().count(), 1);
+    }
+}

@@ -1,0 +1,287 @@
+//! All metric families of the process, under the names that existing dashboards use.
+//!
+//! `garm_operator_client_*` are the Go operator's own; `controller_runtime_*`, `workqueue_*` and `rest_client_*` are
+//! those every Go controller exposes. Labels are bounded: never the name of an object, a runner or an id.
+//! Counters are registered without `_total`, which the encoder appends.
+
+mod families;
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::{prometheus_text, text},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use self::families::{
+    ControllerLabel, GarmFamilies, HubFamilies, KindLabel, MethodLabel, QueueFamilies, QueueLabel,
+    ReconcileFamilies, RequestLabel, ResultLabel, Seconds, registered,
+};
+use super::process::ProcessCollector;
+
+/// Content type of the OpenMetrics text format.
+pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Content type of the older Prometheus text format.
+pub const TEXT: &str = prometheus_text::CONTENT_TYPE;
+
+type Hook = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// Text format of a scrape's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0, which ends with `# EOF`.
+    OpenMetrics,
+    /// Prometheus text 0.0.4.
+    Text,
+}
+
+impl Format {
+    /// Chooses the format from a request's `Accept` header: OpenMetrics where it is named, else the older text.
+    pub fn from_accept(accept: Option<&str>) -> Self {
+        let wanted = accept.unwrap_or_default().split(',').any(|part| {
+            let mut words = part.split(';').map(str::trim);
+            words.next() == Some("application/openmetrics-text")
+                // A quality of zero means "not this one".
+                && !words.any(|word| matches!(word, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+        });
+        if wanted {
+            Self::OpenMetrics
+        } else {
+            Self::Text
+        }
+    }
+
+    /// Names the content type of this format.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => OPENMETRICS,
+            Self::Text => TEXT,
+        }
+    }
+}
+
+/// All metrics of one process; shared by reference, never global.
+pub struct Metrics {
+    registry: Registry,
+    hooks: Mutex<Vec<Hook>>,
+    garm: GarmFamilies,
+    reconcile: ReconcileFamilies,
+    queue: QueueFamilies,
+    hub: HubFamilies,
+    requests: Family<RequestLabel, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// Registers every family; a family without a value is not written.
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(ProcessCollector));
+        let own = registry.sub_registry_with_label(("controller".into(), "garm_operator".into()));
+        let garm = GarmFamilies::register(own);
+        let hub = HubFamilies::register(own);
+        Self {
+            garm,
+            hub,
+            reconcile: ReconcileFamilies::register(&mut registry),
+            queue: QueueFamilies::register(&mut registry),
+            requests: registered(
+                &mut registry,
+                "rest_client_requests",
+                "Number of HTTP requests to the API server, partitioned by status code, method, and host",
+                Family::default(),
+            ),
+            hooks: Mutex::default(),
+            registry,
+        }
+    }
+
+    /// Runs `hook` before each scrape, for values that are read rather than counted, until it answers `false`.
+    pub fn before_scrape(&self, hook: impl Fn() -> bool + Send + Sync + 'static) {
+        self.hooks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Box::new(hook));
+    }
+
+    /// Writes all metrics in `format`.
+    pub fn encode(&self, format: Format) -> Result<String, fmt::Error> {
+        self.hooks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|hook| hook());
+        let mut body = String::new();
+        match format {
+            Format::OpenMetrics => text::encode(&mut body, &self.registry)?,
+            Format::Text => prometheus_text::encode(&mut body, &self.registry)?,
+        }
+        Ok(body)
+    }
+
+    /// Counts one call to GARM. `method` is one of the Go operator's names, for example `pool.UpdatePool`.
+    pub fn garm_request(&self, method: &'static str) {
+        self.garm
+            .requests
+            .get_or_create(&MethodLabel { method })
+            .inc();
+    }
+
+    /// Counts one failed call to GARM, in addition to [`Self::garm_request`].
+    pub fn garm_request_failed(&self, method: &'static str) {
+        self.garm
+            .errors
+            .get_or_create(&MethodLabel { method })
+            .inc();
+    }
+
+    /// Sets the expiry of the current GARM token, in Unix seconds.
+    pub fn garm_token_expiry(&self, unix_seconds: i64) {
+        // Exact up to 2^53, which is far beyond any date.
+        #[allow(clippy::cast_precision_loss)]
+        self.garm.token_expiry.set(unix_seconds as f64);
+    }
+
+    /// Says whether GARM's events socket is connected and confirmed.
+    pub fn garm_events_connected(&self, connected: bool) {
+        self.garm.events_connected.set(i64::from(connected));
+    }
+
+    /// Counts one answered or failed request to the API server; `code` is `<error>` when there was no answer.
+    pub(crate) fn kube_request(&self, code: &str, method: &str, host: &str) {
+        let label = RequestLabel {
+            code: code.to_owned(),
+            method: method.to_owned(),
+            host: host.to_owned(),
+        };
+        self.requests.get_or_create(&label).inc();
+    }
+
+    /// Opens the metrics of one controller, all at zero. `name` is the lower-case kind.
+    pub(crate) fn controller(&self, name: &'static str, concurrency: usize) -> ControllerMetrics {
+        let families = &self.reconcile;
+        let label = ControllerLabel { controller: name };
+        let result = |result: &'static str| {
+            families.total.get_or_create_owned(&ResultLabel {
+                controller: name,
+                result,
+            })
+        };
+        families
+            .max_concurrent
+            .get_or_create(&label)
+            .set(i64::try_from(concurrency).unwrap_or(i64::MAX));
+        // No outcome is terminal here, and no requeue is without a delay: present at zero, because dashboards divide by them.
+        drop(families.terminal_errors.get_or_create(&label));
+        result("requeue");
+        ControllerMetrics {
+            success: result("success"),
+            requeue_after: result("requeue_after"),
+            error: result("error"),
+            errors: families.errors.get_or_create_owned(&label),
+            panics: families.panics.get_or_create_owned(&label),
+            time: families.time.get_or_create_owned(&label),
+            active: families.active.get_or_create_owned(&label),
+        }
+    }
+
+    /// Opens the metrics of one work queue, all at zero.
+    pub(crate) fn queue(&self, name: &'static str) -> QueueMetrics {
+        let label = QueueLabel {
+            name,
+            controller: name,
+        };
+        QueueMetrics {
+            depth: self.queue.depth.get_or_create_owned(&label),
+            adds: self.queue.adds.get_or_create_owned(&label),
+            retries: self.queue.retries.get_or_create_owned(&label),
+            queue_time: self.queue.queue_time.get_or_create_owned(&label),
+            work_time: self.queue.work_time.get_or_create_owned(&label),
+            unfinished: self.queue.unfinished.get_or_create_owned(&label),
+            longest: self.queue.longest.get_or_create_owned(&label),
+        }
+    }
+
+    /// Opens the metrics of one kind's watch, all at zero.
+    pub(crate) fn hub(&self, kind: &str) -> HubMetrics {
+        let label = KindLabel {
+            kind: kind.to_owned(),
+        };
+        HubMetrics {
+            objects: self.hub.objects.get_or_create_owned(&label),
+            invalid: self.hub.invalid.get_or_create_owned(&label),
+            errors: self.hub.errors.get_or_create_owned(&label),
+            idle: self.hub.idle.get_or_create_owned(&label),
+        }
+    }
+}
+
+/// Metrics of one controller.
+#[derive(Clone, Debug)]
+pub(crate) struct ControllerMetrics {
+    pub(crate) success: Counter,
+    pub(crate) requeue_after: Counter,
+    pub(crate) error: Counter,
+    pub(crate) errors: Counter,
+    pub(crate) panics: Counter,
+    pub(crate) time: Histogram,
+    pub(crate) active: Gauge,
+}
+
+/// Metrics of one work queue.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueMetrics {
+    depth: Gauge,
+    adds: Counter,
+    retries: Counter,
+    pub(crate) queue_time: Histogram,
+    pub(crate) work_time: Histogram,
+    unfinished: Seconds,
+    longest: Seconds,
+}
+
+impl QueueMetrics {
+    /// Takes over a reading of the queue; `adds` and `retries` are those since the last one.
+    pub(crate) fn report(
+        &self,
+        depth: usize,
+        adds: u64,
+        retries: u64,
+        unfinished: Duration,
+        longest: Duration,
+    ) {
+        self.depth.set(i64::try_from(depth).unwrap_or(i64::MAX));
+        self.adds.inc_by(adds);
+        self.retries.inc_by(retries);
+        self.unfinished.set(unfinished.as_secs_f64());
+        self.longest.set(longest.as_secs_f64());
+    }
+}
+
+/// Metrics of one kind's watch.
+#[derive(Clone, Debug)]
+pub(crate) struct HubMetrics {
+    pub(crate) objects: Gauge,
+    pub(crate) invalid: Gauge,
+    pub(crate) errors: Counter,
+    pub(crate) idle: Seconds,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+use super::*;
+
+/// Names of all families that have a sample, as a scrape shows them.
+fn names(text: &str) -> Vec<&str> {
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut names: Vec<&str> = types.filter_map(|line| line.split(' ').next()).collect();
+    names.retain(|name| !name.starts_with("process_"));
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn names_are_those_of_the_dashboards() {
+    let metrics = Metrics::new();
+    metrics.garm_request("pool.Get");
+    metrics.garm_request_failed("pool.Get");
+    metrics.kube_request("200", "GET", "host:443");
+    metrics.controller("pool", 10);
+    metrics.queue("pool");
+    metrics.hub("Pool");
+    let text = metrics.encode(Format::Text).unwrap();
+    assert_eq!(
+        names(&text),
+        [
+            "controller_runtime_active_workers",
+            "controller_runtime_max_concurrent_reconciles",
+            "controller_runtime_reconcile_errors_total",
+            "controller_runtime_reconcile_panics_total",
+            "controller_runtime_reconcile_time_seconds",
+            "controller_runtime_reconcile_total",
+            "controller_runtime_terminal_reconcile_errors_total",
+            "garm_operator_cached_objects",
+            "garm_operator_client_api_requests_errors_total",
+            "garm_operator_client_api_requests_total",
+            "garm_operator_client_jwt_expiration_timestamp_seconds",
+            "garm_operator_garm_events_connected",
+            "garm_operator_invalid_objects",
+            "garm_operator_watch_errors_total",
+            "garm_operator_watch_idle_seconds",
+            "rest_client_requests_total",
+            "workqueue_adds_total",
+            "workqueue_depth",
+            "workqueue_longest_running_processor_seconds",
+            "workqueue_queue_duration_seconds",
+            "workqueue_retries_total",
+            "workqueue_unfinished_work_seconds",
+            "workqueue_work_duration_seconds",
+        ]
+    );
+    for line in [
+        "controller_runtime_max_concurrent_reconciles{controller=\"pool\"} 10",
+        "controller_runtime_reconcile_total{controller=\"pool\",result=\"requeue\"} 0",
+        "rest_client_requests_total{code=\"200\",method=\"GET\",host=\"host:443\"} 1",
+        "garm_operator_client_jwt_expiration_timestamp_seconds{controller=\"garm_operator\"} 0.0",
+    ] {
+        assert!(
+            text.lines().any(|other| other == line),
+            "no {line} in\n{text}"
+        );
+    }
+    let open = metrics.encode(Format::OpenMetrics).unwrap();
+    assert!(open.contains("garm_operator_client_api_requests_total{controller=\"garm_operator\",method=\"pool.Get\"} 1"));
+    assert!(!text.contains("_total_total") && !open.contains("_total_total"));
+}
+
+#[test]
+fn a_call_that_never_failed_has_no_failures_to_show() {
+    let metrics = Metrics::new();
+    metrics.garm_request("Login");
+    metrics.garm_token_expiry(1_900_000_000);
+    let text = metrics.encode(Format::Text).unwrap();
+    assert!(!names(&text).contains(&"garm_operator_client_api_requests_errors_total"));
+    let expiry =
+        "garm_operator_client_jwt_expiration_timestamp_seconds{controller=\"garm_operator\"} ";
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(expiry))
+        .unwrap();
+    assert_eq!(value.parse(), Ok(1.9e9));
+}
+
+#[test]
+fn chooses_open_metrics_only_when_asked() {
+    let choose = |accept| Format::from_accept(Some(accept));
+    assert_eq!(
+        choose("application/openmetrics-text; version=1.0.0"),
+        Format::OpenMetrics
+    );
+    assert_eq!(
+        choose("text/plain, application/openmetrics-text;q=0.3"),
+        Format::OpenMetrics
+    );
+    assert_eq!(
+        choose("application/openmetrics-text;q=0, */*"),
+        Format::Text
+    );
+    assert_eq!(choose("*/*"), Format::Text);
+    assert_eq!(Format::from_accept(None), Format::Text);
+}
+
+#[test]
+fn hooks_run_until_they_are_done() {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+    let metrics = Metrics::new();
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    metrics.before_scrape(move || counted.fetch_add(1, Ordering::SeqCst) < 1);
+    for _ in 0..4 {
+        metrics.encode(Format::Text).unwrap();
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn shows_this_process() {
+    let text = Metrics::new().encode(Format::Text).unwrap();
+    assert!(
+        text.contains("process_resident_memory_bytes ")
+            && text.contains("process_cpu_seconds_total ")
+    );
+}

@@ -1,0 +1,186 @@
+//! One request through the proxy.
+
+use std::{future::pending, sync::Arc, sync::atomic::Ordering};
+
+use anyhow::{Context, Result};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri,
+    header::{self, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, UPGRADE},
+};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use hyper::{
+    body::{Bytes, Incoming},
+    upgrade::{self, OnUpgrade},
+};
+use hyper_util::rt::TokioIo;
+use tokio_util::sync::CancellationToken;
+
+use super::{Fault, Shared, current};
+
+pub(super) type Body = BoxBody<Bytes, hyper::Error>;
+
+/// Headers about one connection, which are not passed on.
+const HOP_BY_HOP: [HeaderName; 5] = [
+    CONNECTION,
+    UPGRADE,
+    header::TRANSFER_ENCODING,
+    header::TE,
+    HeaderName::from_static("keep-alive"),
+];
+
+/// Answers a request, or cancels `cut` and never returns, which closes its connection.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    cut: CancellationToken,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, hyper::Error> {
+    if let Ok(Some(response)) = answer(&shared, request).await {
+        return Ok(response);
+    }
+    // A server that cannot be reached looks to the client as it would without us: a closed connection.
+    cut.cancel();
+    pending().await
+}
+
+/// The answer; `None` when the connection is to be closed instead.
+async fn answer(
+    shared: &Arc<Shared>,
+    request: Request<Incoming>,
+) -> Result<Option<Response<Body>>> {
+    let (mut parts, body) = request.into_parts();
+    let client_side = parts.extensions.remove::<OnUpgrade>();
+    // Writes are small; read whole, they are on record even if they are never forwarded.
+    let (recorded, body) = if parts.method == Method::GET {
+        (Bytes::new(), body.boxed())
+    } else {
+        let bytes = body.collect().await.context("read the request")?.to_bytes();
+        (bytes.clone(), whole(bytes))
+    };
+    let (seq, route) = shared.records.arrived(&parts.method, &parts.uri, &recorded);
+    let fault = shared
+        .rules
+        .fault_for(&parts.method, parts.uri.path(), &route);
+    match &fault {
+        Some(Fault::Delay(time)) => tokio::time::sleep(*time).await,
+        Some(Fault::Close) => return Ok(None),
+        Some(Fault::Blackhole) => pending().await,
+        Some(Fault::Status {
+            code,
+            body,
+            content_type,
+            headers,
+        }) => {
+            let mut response = Response::builder()
+                .status(*code)
+                .header(CONTENT_TYPE, content_type);
+            for (name, value) in headers {
+                response = response.header(name, value);
+            }
+            shared.records.answered(seq, *code);
+            return Ok(Some(
+                response
+                    .body(whole(Bytes::from(body.clone())))
+                    .context("make the answer")?,
+            ));
+        }
+        Some(Fault::LoseAnswer | Fault::HoldAnswer(_) | Fault::Rewrite(_)) | None => {}
+    }
+    let response = send(shared, parts, body).await?;
+    let response = match fault {
+        Some(Fault::LoseAnswer) => {
+            // Read to the end: the server has carried it out.
+            response
+                .into_body()
+                .collect()
+                .await
+                .context("read the answer")?;
+            return Ok(None);
+        }
+        Some(Fault::HoldAnswer(release)) => {
+            release.released().await;
+            response
+        }
+        Some(Fault::Rewrite(rewrite)) => {
+            let (mut parts, body) = response.into_parts();
+            let body = rewrite(body.collect().await.context("read the answer")?.to_bytes());
+            parts.headers.remove(CONTENT_LENGTH);
+            Response::from_parts(parts, whole(body))
+        }
+        _ => response,
+    };
+    shared.records.answered(seq, response.status());
+    tunnel_if_upgraded(shared, client_side, response).map(Some)
+}
+
+/// Sends a request to the server.
+async fn send(
+    shared: &Shared,
+    mut parts: http::request::Parts,
+    body: Body,
+) -> Result<Response<Body>> {
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    parts.uri = format!("{}{path}", shared.upstream.url)
+        .parse::<Uri>()
+        .context("make the server's URI")?;
+    pass_on_headers(&mut parts.headers);
+    if let Some(token) = &shared.upstream.bearer {
+        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+            .context("the token is no header value")?;
+        value.set_sensitive(true);
+        parts.headers.insert(AUTHORIZATION, value);
+    }
+    let response = shared
+        .client
+        .request(Request::from_parts(parts, body))
+        .await
+        .context("ask the server")?;
+    Ok(response.map(BodyExt::boxed))
+}
+
+/// Drops what is about the connection only; a wish for another protocol is passed on.
+fn pass_on_headers(headers: &mut HeaderMap) {
+    let wanted = headers.get(UPGRADE).cloned();
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+    if let Some(protocol) = wanted {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, protocol);
+    }
+}
+
+/// Joins both sides when the server agreed to another protocol, else just passes the answer on.
+fn tunnel_if_upgraded(
+    shared: &Arc<Shared>,
+    client_side: Option<OnUpgrade>,
+    mut response: Response<Body>,
+) -> Result<Response<Body>> {
+    if response.status() != http::StatusCode::SWITCHING_PROTOCOLS {
+        for name in HOP_BY_HOP {
+            response.headers_mut().remove(name);
+        }
+        return Ok(response);
+    }
+    let client_side = client_side.context("the client asked for no upgrade")?;
+    let server_side = upgrade::on(&mut response);
+    let shared = Arc::clone(shared);
+    let cut = current(&shared.tunnels);
+    tokio::spawn(async move {
+        let (Ok(client), Ok(server)) = tokio::join!(client_side, server_side) else {
+            return;
+        };
+        let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+        shared.open_tunnels.fetch_add(1, Ordering::SeqCst);
+        tokio::select! {
+            () = cut.cancelled() => {}
+            // Either side may close at any time.
+            _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+        }
+        shared.open_tunnels.fetch_sub(1, Ordering::SeqCst);
+    });
+    Ok(response)
+}
+
+fn whole(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed()
+}

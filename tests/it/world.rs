@@ -1,0 +1,525 @@
+//! One test's world: a namespace, a GARM, counting proxies before both servers, and the operator as a process.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use garm_operator::api::v1beta1::{
+    GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Pool, Repository, Runner,
+};
+use garm_operator_ground::poll::{Seen, poll_until};
+use garm_operator_ground::proxy::{Proxy, Recorded};
+use garm_operator_ground::servers::GarmVersion;
+use garm_operator_ground::{ControlPlane, Garm, GarmOptions, Ground, Operator, OperatorCommand};
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::discovery::ApiResource;
+use serde_json::Value;
+
+/// Within which a change has to arrive that nothing stands in the way of. Generous: the machine may be busy.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// How much of an operator's log a failed test shows.
+const LOG_LINES: usize = 80;
+
+/// Everything one test works with.
+pub struct World<'a> {
+    /// The servers that tests share.
+    pub plane: &'a ControlPlane,
+    /// This test's GARM, its fake GitHub and its fake provider.
+    pub garm: Garm,
+    /// What stands between the operator and the API server.
+    pub kube: Proxy,
+    /// This test's namespace.
+    pub namespace: String,
+    command: OperatorCommand,
+    /// Logs of the operators of a test that has not come to its good end.
+    logs: Mutex<Vec<PathBuf>>,
+}
+
+/// A moment in the records of both proxies.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    garm: usize,
+    kube: usize,
+}
+
+impl<'a> World<'a> {
+    /// Builds a world with a GARM that is set up.
+    pub async fn new(ground: &'a Ground, version: GarmVersion) -> Result<Self> {
+        Self::with(ground, version, GarmOptions::default()).await
+    }
+
+    /// Builds a world with a GARM of choice.
+    pub async fn with(
+        ground: &'a Ground,
+        version: GarmVersion,
+        options: GarmOptions,
+    ) -> Result<Self> {
+        let plane = ground.control_plane().await?;
+        install_crds(plane).await?;
+        Self::on(ground, plane, version, options).await
+    }
+
+    /// Builds a world on a control plane of its own, which has what CRDs the test gives it.
+    pub async fn on(
+        ground: &'a Ground,
+        plane: &'a ControlPlane,
+        version: GarmVersion,
+        options: GarmOptions,
+    ) -> Result<Self> {
+        let garm = ground.garm_with(version, options).await?;
+        let kube = plane.proxy().await?;
+        let namespace = plane.create_namespace("test").await?;
+        let command = ground
+            .operator(env!("CARGO_BIN_EXE_garm-operator"))
+            .kubernetes(&kube)
+            .garm(&garm)
+            .namespace(&namespace)
+            .argument("--operator-runner-reconciliation=true")
+            .argument("--operator-log-verbosity-level=1");
+        Ok(Self {
+            plane,
+            garm,
+            kube,
+            namespace,
+            command,
+            logs: Mutex::default(),
+        })
+    }
+
+    /// The command that runs the operator, to add to.
+    pub fn command(&self) -> OperatorCommand {
+        self.command.clone()
+    }
+
+    /// Starts the operator and waits until it serves.
+    pub async fn operator(&self) -> Result<Operator> {
+        self.start(&self.command).await
+    }
+
+    /// Starts a command made by [`Self::command`] and waits until it serves.
+    pub async fn start(&self, command: &OperatorCommand) -> Result<Operator> {
+        let mut operator = command.start()?;
+        self.logs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(operator.log_path().to_owned());
+        operator.wait_ready(SOON).await?;
+        Ok(operator)
+    }
+
+    /// Starts the operator, applies everything, and waits until all is Ready, each pool has its idle runner, and nothing moves any more.
+    pub async fn settled_operator(&self, command: &OperatorCommand) -> Result<Operator> {
+        let operator = self.start(command).await?;
+        self.apply(&self.manifests()).await?;
+        self.wait_all_ready().await?;
+        self.wait_idle_runners(2).await?;
+        self.wait_counted().await?;
+        self.wait_calm(Duration::from_secs(4)).await?;
+        Ok(operator)
+    }
+
+    /// Waits until both pools show one idle runner and no other.
+    pub async fn wait_counted(&self) -> Result<()> {
+        for pool in ["small", "large"] {
+            self.wait("pool", pool, "one idle runner counted", |pool| {
+                pool["status"]["runners"]["idle"] == 1 && pool["status"]["runners"]["total"] == 1
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Marks this moment in the records of both proxies.
+    pub fn mark(&self) -> Mark {
+        Mark {
+            garm: self.garm.proxy().mark(),
+            kube: self.kube.mark(),
+        }
+    }
+
+    /// What the operator changed in GARM since the mark.
+    pub fn garm_writes(&self, mark: Mark) -> Vec<Recorded> {
+        self.garm.proxy().writes_since(mark.garm)
+    }
+
+    /// How often the operator asked GARM for a route since the mark.
+    pub fn garm_count(&self, mark: Mark, route: &str) -> usize {
+        self.garm.proxy().count(mark.garm, route)
+    }
+
+    /// What the operator asked GARM since the mark.
+    pub fn garm_requests(&self, mark: Mark) -> Vec<Recorded> {
+        self.garm.proxy().since(mark.garm)
+    }
+
+    /// What the operator changed in Kubernetes since the mark, events apart.
+    pub fn kube_writes(&self, mark: Mark) -> Vec<Recorded> {
+        self.kube.writes_since(mark.kube)
+    }
+
+    /// Fails when the operator wrote anything anywhere since the mark, events included.
+    pub fn ensure_nothing_written(&self, mark: Mark) -> Result<()> {
+        let garm = told(&self.garm_writes(mark));
+        let kube = told(&self.kube_writes(mark));
+        let events = told(&self.kube.events_since(mark.kube));
+        ensure!(
+            garm.is_empty() && kube.is_empty() && events.is_empty(),
+            "written to GARM: {garm:#?}, to Kubernetes: {kube:#?}, events: {events:#?}"
+        );
+        Ok(())
+    }
+
+    /// Waits until the operator has asked nobody for anything for this long; watches and event sockets stay open meanwhile.
+    pub async fn wait_calm(&self, time: Duration) -> Result<()> {
+        poll_until(SOON + time, "the operator rests", async || {
+            let last = [self.garm.proxy().requests(), self.kube.requests()]
+                .into_iter()
+                .filter_map(|requests| requests.into_iter().filter(is_no_watch).next_back())
+                .max_by_key(|request| request.at);
+            Ok(match last {
+                Some(last) if last.at.elapsed() < time => Seen::NotYet(format!(
+                    "{} {} ago",
+                    last.route,
+                    last.at.elapsed().as_millis()
+                )),
+                _ => Seen::Yes(()),
+            })
+        })
+        .await
+    }
+
+    /// The documents of a whole set: settings apart, everything that two pools need.
+    pub fn manifests(&self) -> Vec<String> {
+        let github = self.garm.github().url();
+        vec![
+            secret("github-token", "token", "ghp_planted-token"),
+            secret("webhook-secret", "secret", "planted-webhook-secret"),
+            format!(
+                "kind: GitHubEndpoint\nmetadata: {{name: ghes}}\nspec:\n  description: fake\n  apiBaseUrl: {github}\n  uploadBaseUrl: {github}\n  baseUrl: {github}\n"
+            ),
+            "kind: GitHubCredential\nmetadata: {name: pat}\nspec:\n  description: token of the tests\n  authType: pat\n  endpointRef: {apiGroup: garm-operator.mercedes-benz.com, kind: GitHubEndpoint, name: ghes}\n  secretRef: {name: github-token, key: token}\n".to_owned(),
+            "kind: Repository\nmetadata: {name: tools}\nspec:\n  owner: acme\n  credentialsRef: {apiGroup: garm-operator.mercedes-benz.com, kind: GitHubCredential, name: pat}\n  webhookSecretRef: {name: webhook-secret, key: secret}\n".to_owned(),
+            image("runner", "runner:1"),
+            pool("small", "flavor: small\n  minIdleRunners: 1\n  maxRunners: 3"),
+            pool("large", "flavor: large\n  minIdleRunners: 1\n  maxRunners: 2"),
+        ]
+    }
+
+    /// Applies documents with real kubectl, in this order.
+    pub async fn apply(&self, documents: &[String]) -> Result<String> {
+        self.kubectl(&["apply", "-f", "-"], &join(documents)).await
+    }
+
+    /// Runs kubectl in this namespace, with an input, and fails when it does.
+    pub async fn kubectl(&self, arguments: &[&str], input: &str) -> Result<String> {
+        let mut all = vec!["-n", self.namespace.as_str()];
+        all.extend(arguments);
+        self.plane.kubectl_ok(&all, input).await
+    }
+
+    /// Reads an object; `None` when it does not exist.
+    pub async fn get(&self, kind: &str, name: &str) -> Result<Option<Value>> {
+        let object = self.api(kind)?.get_opt(name).await?;
+        Ok(object.map(serde_json::to_value).transpose()?)
+    }
+
+    /// Reads an object that exists.
+    pub async fn object(&self, kind: &str, name: &str) -> Result<Value> {
+        self.get(kind, name)
+            .await?
+            .ok_or_else(|| anyhow!("{kind} {name} does not exist"))
+    }
+
+    /// Lists the objects of a kind.
+    pub async fn list(&self, kind: &str) -> Result<Vec<Value>> {
+        let list = self.api(kind)?.list(&ListParams::default()).await?;
+        let values = list.items.into_iter().map(serde_json::to_value);
+        Ok(values.collect::<Result<_, _>>()?)
+    }
+
+    /// Changes an object by a merge patch.
+    pub async fn patch(&self, kind: &str, name: &str, change: Value) -> Result<Value> {
+        let patch = Patch::Merge(change);
+        let object = self
+            .api(kind)?
+            .patch(name, &PatchParams::default(), &patch)
+            .await
+            .with_context(|| format!("patch {kind} {name}"))?;
+        Ok(serde_json::to_value(object)?)
+    }
+
+    /// Deletes an object without waiting until it is gone.
+    pub async fn delete(&self, kind: &str, name: &str) -> Result<()> {
+        self.api(kind)?
+            .delete(name, &kube::api::DeleteParams::default())
+            .await
+            .with_context(|| format!("delete {kind} {name}"))?;
+        Ok(())
+    }
+
+    /// The Kubernetes events about an object, of this type and reason.
+    pub async fn events(&self, name: &str, type_: &str, reason: &str) -> Result<Vec<Value>> {
+        let mut events = self.list("event").await?;
+        events.retain(|event| {
+            event["regarding"]["name"] == name
+                && event["type"] == type_
+                && event["reason"] == reason
+        });
+        Ok(events)
+    }
+
+    fn api(&self, kind: &str) -> Result<Api<DynamicObject>> {
+        let resource = match kind.trim_end_matches('s') {
+            "githubendpoint" => ApiResource::erase::<GitHubEndpoint>(&()),
+            "githubcredential" => ApiResource::erase::<GitHubCredential>(&()),
+            "repository" => ApiResource::erase::<Repository>(&()),
+            "image" => ApiResource::erase::<Image>(&()),
+            "pool" => ApiResource::erase::<Pool>(&()),
+            "runner" => ApiResource::erase::<Runner>(&()),
+            "garmserverconfig" => ApiResource::erase::<GarmServerConfig>(&()),
+            "event" => ApiResource::erase::<Event>(&()),
+            other => bail!("the tests do not know the kind {other}"),
+        };
+        Ok(Api::namespaced_with(
+            self.plane.client(),
+            &self.namespace,
+            &resource,
+        ))
+    }
+
+    /// Waits until an object is as wanted; answers it.
+    pub async fn wait(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        poll_until(SOON, &format!("{kind} {name}: {what}"), async || {
+            Ok(match self.get(kind, name).await? {
+                Some(object) if wanted(&object) => Seen::Yes(object),
+                Some(object) => Seen::NotYet(object["status"].to_string()),
+                None => Seen::NotYet("no object".to_owned()),
+            })
+        })
+        .await
+    }
+
+    /// The id that an object has in GARM, as its status tells.
+    pub async fn id(&self, kind: &str, name: &str) -> Result<String> {
+        let object = self.object(kind, name).await?;
+        Ok(match &object["status"]["id"] {
+            Value::String(id) => id.clone(),
+            other => other.to_string(),
+        })
+    }
+
+    /// Waits until a condition of an object is as wanted; answers the object.
+    pub async fn wait_condition(
+        &self,
+        kind: &str,
+        name: &str,
+        type_: &str,
+        status: &str,
+        reason: &str,
+    ) -> Result<Value> {
+        let what = format!("{type_}={status} {reason}");
+        self.wait(kind, name, &what, |object| {
+            let condition = condition(object, type_);
+            condition["status"] == status && (reason.is_empty() || condition["reason"] == reason)
+        })
+        .await
+    }
+
+    /// Waits until an object is Ready; answers it.
+    pub async fn wait_ready(&self, kind: &str, name: &str) -> Result<Value> {
+        self.wait_condition(kind, name, "Ready", "True", "").await
+    }
+
+    /// Waits until the whole set of [`Self::manifests`] is Ready.
+    pub async fn wait_all_ready(&self) -> Result<()> {
+        for (kind, name) in [
+            ("githubendpoint", "ghes"),
+            ("githubcredential", "pat"),
+            ("repository", "tools"),
+            ("pool", "small"),
+            ("pool", "large"),
+        ] {
+            self.wait_ready(kind, name).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until an object is gone.
+    pub async fn wait_gone(&self, kind: &str, name: &str) -> Result<()> {
+        poll_until(SOON, &format!("{kind} {name} to go"), async || {
+            Ok(match self.get(kind, name).await? {
+                None => Seen::Yes(()),
+                Some(object) => Seen::NotYet(condition(&object, "Ready").to_string()),
+            })
+        })
+        .await
+    }
+
+    /// Waits until `count` Runner objects show an idle runner; answers them.
+    pub async fn wait_idle_runners(&self, count: usize) -> Result<Vec<Value>> {
+        poll_until(
+            Duration::from_secs(60),
+            &format!("{count} idle runners"),
+            async || {
+                let runners = self.list("runners").await?;
+                let idle = runners
+                    .iter()
+                    .filter(|r| r["status"]["status"] == "idle")
+                    .count();
+                Ok(if idle == count && runners.len() == count {
+                    Seen::Yes(runners)
+                } else {
+                    Seen::NotYet(format!("{idle} idle of {}", runners.len()))
+                })
+            },
+        )
+        .await
+    }
+
+    /// Ends the test: the operator stops in good order and has leaked no secret.
+    pub async fn finish(&self, mut operator: Operator) -> Result<()> {
+        let status = operator.terminate(Duration::from_secs(15)).await?;
+        if !status.success() {
+            bail!("the operator ended with {status}:\n{}", operator.stderr());
+        }
+        let log = operator.stderr();
+        for planted in [
+            "ghp_planted-token",
+            "planted-webhook-secret",
+            self.garm.password(),
+        ] {
+            if log.contains(planted) {
+                bail!("the log shows a secret");
+            }
+        }
+        if log.contains("panicked") {
+            bail!("something panicked:\n{log}");
+        }
+        self.logs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        Ok(())
+    }
+}
+
+impl Drop for World<'_> {
+    /// Shows what the operators of a failed test have logged: their files go with the ground.
+    fn drop(&mut self) {
+        let logs = self.logs.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for path in logs {
+            let log = std::fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines.len().saturating_sub(LOG_LINES);
+            eprintln!(
+                "--- the operator in {} logged at last:\n{}",
+                self.namespace,
+                lines[last..].join("\n")
+            );
+        }
+    }
+}
+
+/// The requests as lines to compare and to show: route and body.
+pub fn told(requests: &[Recorded]) -> Vec<String> {
+    let line = |request: &Recorded| match &request.body {
+        Some(_) => format!("{} {}", request.route, request.json()),
+        None => request.route.clone(),
+    };
+    requests.iter().map(line).collect()
+}
+
+/// Watches and sockets stay open at rest, and are renewed.
+fn is_no_watch(request: &Recorded) -> bool {
+    !request.query.contains("watch=true") && !request.route.contains("/ws/")
+}
+
+/// Installs the CRDs of the repository, once per control plane: a second apply changes nothing.
+async fn install_crds(plane: &ControlPlane) -> Result<()> {
+    static INSTALLED: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
+    INSTALLED
+        .get_or_try_init(async || {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/crds");
+            plane
+                .kubectl_ok(&["apply", "-f", folder], "")
+                .await
+                .context("install the CRDs")?;
+            plane
+                .kubectl_ok(
+                    &[
+                        "wait",
+                        "--for=condition=Established",
+                        "crd",
+                        "--all",
+                        "--timeout=60s",
+                    ],
+                    "",
+                )
+                .await
+                .context("wait for the CRDs")?;
+            Ok(())
+        })
+        .await
+        .map(|()| ())
+}
+
+/// A condition of an object, or null.
+pub fn condition(object: &Value, type_: &str) -> Value {
+    let conditions = object["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    conditions
+        .into_iter()
+        .find(|c| c["type"] == type_)
+        .unwrap_or_default()
+}
+
+/// The message of a condition, empty without one.
+pub fn message(object: &Value, type_: &str) -> String {
+    let condition = condition(object, type_);
+    condition["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Joins documents, giving each its API version where it has none.
+pub fn join(documents: &[String]) -> String {
+    documents.iter().fold(String::new(), |mut all, document| {
+        let version = if document.contains("apiVersion:") {
+            ""
+        } else {
+            "apiVersion: garm-operator.mercedes-benz.com/v1beta1\n"
+        };
+        let _ = write!(all, "---\n{version}{document}\n");
+        all
+    })
+}
+
+/// A Secret with one key.
+pub fn secret(name: &str, key: &str, value: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\nstringData: {{{key}: {value}}}\n"
+    )
+}
+
+/// An Image.
+pub fn image(name: &str, tag: &str) -> String {
+    format!("kind: Image\nmetadata: {{name: {name}}}\nspec: {{tag: \"{tag}\"}}\n")
+}
+
+/// A Pool of the repository `tools` with some fields of its own.
+pub fn pool(name: &str, fields: &str) -> String {
+    format!(
+        "kind: Pool\nmetadata: {{name: {name}}}\nspec:\n  githubScopeRef: {{apiGroup: garm-operator.mercedes-benz.com, kind: Repository, name: tools}}\n  providerName: fake\n  imageName: runner\n  osType: linux\n  osArch: amd64\n  tags: [{name}, linux]\n  enabled: true\n  runnerBootstrapTimeout: 20\n  {fields}\n"
+    )
+}
