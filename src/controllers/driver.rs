@@ -693,16 +693,31 @@ async fn write_status<C: Controller>(
 }
 
 /// Shows our own write to the store at once, so that no later pass decides on the object as it was before.
+///
+/// The answer to a write of metadata does not carry the spec. Where the spec has changed meanwhile, nothing is shown: the watch brings the
+/// object whole, and its new generation makes for another pass.
 fn offer<C: Controller>(
     controller: &C,
     object: &C::Object,
     metadata: ObjectMeta,
 ) -> Arc<C::Object> {
+    let (stored, is_whole) = with_metadata(object, metadata);
+    if is_whole {
+        controller.hub().offer(stored.clone());
+    }
+    Arc::new(stored)
+}
+
+/// Gives an object its newer metadata, but for the generation, which belongs to the spec at hand; tells whether that is the newest spec.
+fn with_metadata<K: Object>(object: &K, metadata: ObjectMeta) -> (K, bool) {
+    let generation = object.meta().generation;
+    let is_whole = metadata.generation == generation;
     let mut stored = object.clone();
-    *stored.meta_mut() = metadata;
-    let stored = Arc::new(stored);
-    controller.hub().offer(stored.clone());
-    stored
+    *stored.meta_mut() = ObjectMeta {
+        generation,
+        ..metadata
+    };
+    (stored, is_whole)
 }
 
 /// Judges a failed write to the API server. An object that is gone needs nothing; a conflict is looked at again at once.
@@ -723,4 +738,36 @@ fn kube_failure<C: Controller>(object: &C::Object, what: &str, error: &kube::Err
 
 fn retry(error: String) -> Next {
     Next::Retry { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::v1beta1::Pool;
+
+    fn metadata(generation: i64, version: &str) -> ObjectMeta {
+        ObjectMeta {
+            generation: Some(generation),
+            resource_version: Some(version.to_owned()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn a_spec_that_changed_during_a_pass_is_never_shown_as_the_newer_one() {
+        let pool = Pool {
+            metadata: metadata(1, "10"),
+            ..Pool::default()
+        };
+        let (same, is_whole) = with_metadata(&pool, metadata(1, "11"));
+        assert!(is_whole);
+        assert_eq!(same.metadata, metadata(1, "11"));
+        let (old, is_whole) = with_metadata(&pool, metadata(2, "12"));
+        assert!(!is_whole, "somebody else wrote the spec in between");
+        assert_eq!(
+            old.metadata,
+            metadata(1, "12"),
+            "conditions tell the generation that was acted on"
+        );
+    }
 }

@@ -116,6 +116,17 @@ impl Mirrored for Pool {
                 mirror.pools_of.insert(owner, pool.id.clone());
             }
         }
+        let prefix = |pool: &Arc<Self>| pool.runner_prefix.clone();
+        let before = change.before.as_ref().map(prefix);
+        let after = change.after.as_ref().map(prefix);
+        if before != after {
+            if let Some(prefix) = before {
+                mirror.pools_by_prefix.remove(&prefix, &pool.id);
+            }
+            if let Some(prefix) = after {
+                mirror.pools_by_prefix.insert(prefix, pool.id.clone());
+            }
+        }
         out.push(Changed::Pool(pool.id.clone()));
     }
 }

@@ -5,6 +5,9 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 use std::borrow::Cow;
 
+/// Annotation in which `kubectl apply` keeps a copy of the whole object.
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// What is known of a stored object that does not decode: enough to tell its owner, and to delete it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Invalid {
@@ -64,7 +67,7 @@ fn prune(raw: &mut Value, metadata_only: bool) {
         .get_mut("annotations")
         .and_then(Value::as_object_mut)
     {
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        annotations.remove(LAST_APPLIED);
     }
 }
 
