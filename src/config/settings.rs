@@ -99,6 +99,8 @@ pub const SETTINGS: &[Setting] = &[
         "time between two looks at GARM's runners while it sends no events (5s to 5m)"),
     setting("operator.minIdleRunnersAge", "operator-min-idle-runners-age", "OPERATOR_MIN_IDLE_RUNNERS_AGE", Kind::Duration, "2h0m0s",
         "age from which idle runners above a pool's minimum are removed"),
+    setting("operator.failedRunnerTTL", "operator-failed-runner-ttl", "OPERATOR_FAILED_RUNNER_TTL", Kind::Duration, "0s",
+        "age from which runners that the provider could not make are removed; 0 leaves them"),
     setting("operator.runnerConcurrency", "operator-runner-concurrency", "OPERATOR_RUNNER_CONCURRENCY", Kind::Number, "50",
         "Runners worked on at a time"),
     setting("operator.repositoryConcurrency", "operator-repository-concurrency", "OPERATOR_REPOSITORY_CONCURRENCY", Kind::Number, "10",

@@ -13,7 +13,7 @@ use crate::api::v1beta1::{
     Enterprise, GitHubCredential, GitHubEndpoint, Organization, Pool, Repository, Runner,
 };
 use crate::controllers::driver::Object;
-use crate::controllers::references::{id_index, name_index, reference_index};
+use crate::controllers::references::{id_index, name_index, reference_index, uid_index};
 use crate::controllers::runner::{Names, instance_index};
 use crate::controllers::scope::{ScopeObject, full_name};
 use crate::controllers::{Context, Hubs};
@@ -113,6 +113,7 @@ pub fn index_pool(object: &Pool) -> Vec<String> {
         .map(|status| status.id.as_str())
         .filter(|id| !id.is_empty());
     [
+        uid_index(&object.uid().unwrap_or_default()),
         reference_index("image", &namespace, &object.spec.image_name),
         reference_index(&scope.kind, &namespace, &scope.name),
     ]
