@@ -163,14 +163,18 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Spells a path as the variable the Go operator read it from.
+    /// Spells a path as the variable the Go operator read it from; an abbreviation in capitals is one word.
     fn env_of(key: &str) -> String {
+        let mut before = '.';
         key.chars().fold(String::new(), |mut name, c| {
             match c {
                 '.' => name.push('_'),
-                c if c.is_ascii_uppercase() => name.extend(['_', c]),
+                c if c.is_ascii_uppercase() && !before.is_ascii_uppercase() => {
+                    name.extend(['_', c])
+                }
                 c => name.push(c.to_ascii_uppercase()),
             }
+            before = c;
             name
         })
     }
