@@ -3,13 +3,21 @@
 //! The binary brings the control plane up once, gives each test a namespace and a GARM of its own, and is itself the provider and the guard
 //! that these servers need.
 
+mod documents;
+mod records;
 mod world;
 
 mod changes;
 mod crash;
+mod deletion;
+mod faults;
+mod fresh;
+mod input;
 mod main_path;
+mod recovery;
 mod rest;
 mod runners;
+mod startup;
 
 use std::process::ExitCode;
 
@@ -24,5 +32,11 @@ fn main() -> ExitCode {
     changes::register(&mut suite);
     crash::register(&mut suite);
     runners::register(&mut suite);
+    deletion::register(&mut suite);
+    recovery::register(&mut suite);
+    fresh::register(&mut suite);
+    faults::register(&mut suite);
+    input::register(&mut suite);
+    startup::register(&mut suite);
     suite.run()
 }
