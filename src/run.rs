@@ -217,6 +217,7 @@ async fn control(
     let reaper = Arc::new(Reaper::new(
         context.garm.clone(),
         context.timings.instance_delete_again,
+        context.timings.instance_delete_patience,
     ));
     let operator = &config.operator;
     let mut loops = JoinSet::new();

@@ -23,6 +23,11 @@ pub struct Timings {
     pub status_counts_interval: Duration,
     /// Least time between two requests to delete the same instance.
     pub instance_delete_again: Duration,
+    /// How long a pass waits for GARM's answer to the deletion of an instance; the request itself goes on. Not scaled: GitHub's clock is not
+    /// ours.
+    pub instance_delete_patience: Duration,
+    /// Pause after three refusals of the same new pool: a wrong provider is no better a minute later.
+    pub create_again: Duration,
     /// How long a pool must have been disabled before it is deleted: a creation tick of GARM that was under way goes on for about
     /// 3 s. Not scaled: GARM's clock is not ours.
     pub pool_delete_settle: Duration,
@@ -45,6 +50,8 @@ impl Default for Timings {
             deletion_pace_max: s(10),
             status_counts_interval: s(5),
             instance_delete_again: s(60),
+            instance_delete_patience: s(2),
+            create_again: s(5 * 60),
             pool_delete_settle: s(6),
             kube_call: s(30),
             shutdown_drop: s(2),
@@ -70,6 +77,8 @@ impl Timings {
             deletion_pace_max: f(self.deletion_pace_max),
             status_counts_interval: f(self.status_counts_interval),
             instance_delete_again: f(self.instance_delete_again),
+            instance_delete_patience: self.instance_delete_patience,
+            create_again: f(self.create_again),
             pool_delete_settle: self.pool_delete_settle,
             kube_call: self.kube_call,
             shutdown_drop: self.shutdown_drop,

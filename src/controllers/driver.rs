@@ -199,6 +199,10 @@ impl<S> Plan<S> {
 pub struct Effect {
     /// A POST or PUT was answered with success: what to remember of it.
     pub pushed: Option<Pushed>,
+    /// A POST or PUT was answered with success that changes nothing of what is remembered.
+    pub stamped: bool,
+    /// Annotations to set, or to remove where there is no value.
+    pub annotations: Vec<(&'static str, Option<String>)>,
     /// The id in GARM changed and has to be stored before anything else is done.
     pub identity: bool,
     /// The object itself is gone: nothing more is to be written.
@@ -443,14 +447,15 @@ async fn apply<C: Controller>(
     observed: &mut C::Observed,
 ) -> Result<Applied<C>, Next> {
     let context = controller.context();
-    let mut memory: Option<Pushed> = None;
+    let mut memory = Memory::default();
     let mut plan = controller.plan(&object, observed, Timestamp::now());
     'rounds: for round in 0.. {
         if plan.steps.is_empty() {
             break;
         }
         if round == ROUNDS {
-            tracing::warn!(object = %object.name_any(), kind = C::NAME, steps = ?plan.steps, "plan did not converge");
+            // Not the steps themselves: they may hold extra specs.
+            tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, steps = plan.steps.len(), "plan did not converge");
             plan = Plan::idle(Verdict::Failed {
                 reason: reasons::RECONCILE_ERROR,
                 message: "GARM accepts the change without making it; the field cannot be changed, so delete the object and make it anew".to_owned(),
@@ -475,9 +480,9 @@ async fn apply<C: Controller>(
                     if effect.gone {
                         return Err(Next::Done);
                     }
-                    if effect.pushed.is_some() {
-                        memory = effect.pushed;
-                    }
+                    memory.stamped |= effect.stamped || effect.pushed.is_some();
+                    memory.pushed = effect.pushed.or(memory.pushed);
+                    memory.annotations.extend(effect.annotations);
                     if effect.identity {
                         object = store_identity(controller, object, observed).await?;
                     }
@@ -490,8 +495,8 @@ async fn apply<C: Controller>(
         }
         plan = controller.plan(&object, observed, Timestamp::now());
     }
-    if let Some(memory) = memory {
-        object = remember(controller, object, &memory).await?;
+    if memory != Memory::default() {
+        object = remember(controller, object, memory).await?;
     }
     Ok(Applied { object, plan })
 }
@@ -510,21 +515,34 @@ async fn store_identity<C: Controller>(
     write_status(controller, &object, &status).await
 }
 
-/// Writes `last-sync-time` and `pushed` in one patch.
+/// What a pass leaves in annotations.
+#[derive(Default, PartialEq)]
+struct Memory {
+    stamped: bool,
+    pushed: Option<Pushed>,
+    annotations: Vec<(&'static str, Option<String>)>,
+}
+
+/// Writes `last-sync-time`, `pushed` and whatever else steps left in one patch.
 async fn remember<C: Controller>(
     controller: &C,
     object: Arc<C::Object>,
-    memory: &Pushed,
+    memory: Memory,
 ) -> Result<Arc<C::Object>, Next> {
-    let now = Timestamp::now();
-    let time = Timestamp::from_second(now.as_second())
-        .unwrap_or(now)
-        .to_string();
-    let pushed = (*memory != Pushed::default()).then(|| memory.render());
-    let annotations = [
-        (meta::LAST_SYNC_TIME, Some(time.as_str())),
-        (meta::PUSHED, pushed.as_deref()),
-    ];
+    let mut values = memory.annotations;
+    if memory.stamped {
+        let now = Timestamp::now();
+        let time = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        values.push((meta::LAST_SYNC_TIME, Some(time.to_string())));
+    }
+    if let Some(pushed) = memory.pushed {
+        let known = pushed != Pushed::default();
+        values.push((meta::PUSHED, known.then(|| pushed.render())));
+    }
+    let annotations: Vec<(&str, Option<&str>)> = values
+        .iter()
+        .map(|(name, value)| (*name, value.as_deref()))
+        .collect();
     let change = MetaPatch {
         annotations: &annotations,
         ..MetaPatch::default()
@@ -681,16 +699,31 @@ async fn write_status<C: Controller>(
 }
 
 /// Shows our own write to the store at once, so that no later pass decides on the object as it was before.
+///
+/// The answer to a write of metadata does not carry the spec. Where the spec has changed meanwhile, nothing is shown: the watch brings the
+/// object whole, and its new generation makes for another pass.
 fn offer<C: Controller>(
     controller: &C,
     object: &C::Object,
     metadata: ObjectMeta,
 ) -> Arc<C::Object> {
+    let (stored, is_whole) = with_metadata(object, metadata);
+    if is_whole {
+        controller.hub().offer(stored.clone());
+    }
+    Arc::new(stored)
+}
+
+/// Gives an object its newer metadata, but for the generation, which belongs to the spec at hand; tells whether that is the newest spec.
+fn with_metadata<K: Object>(object: &K, metadata: ObjectMeta) -> (K, bool) {
+    let generation = object.meta().generation;
+    let is_whole = metadata.generation == generation;
     let mut stored = object.clone();
-    *stored.meta_mut() = metadata;
-    let stored = Arc::new(stored);
-    controller.hub().offer(stored.clone());
-    stored
+    *stored.meta_mut() = ObjectMeta {
+        generation,
+        ..metadata
+    };
+    (stored, is_whole)
 }
 
 /// Judges a failed write to the API server. An object that is gone needs nothing; a conflict is looked at again at once.
@@ -711,4 +744,36 @@ fn kube_failure<C: Controller>(object: &C::Object, what: &str, error: &kube::Err
 
 fn retry(error: String) -> Next {
     Next::Retry { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::v1beta1::Pool;
+
+    fn metadata(generation: i64, version: &str) -> ObjectMeta {
+        ObjectMeta {
+            generation: Some(generation),
+            resource_version: Some(version.to_owned()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn a_spec_that_changed_during_a_pass_is_never_shown_as_the_newer_one() {
+        let pool = Pool {
+            metadata: metadata(1, "10"),
+            ..Pool::default()
+        };
+        let (same, is_whole) = with_metadata(&pool, metadata(1, "11"));
+        assert!(is_whole);
+        assert_eq!(same.metadata, metadata(1, "11"));
+        let (old, is_whole) = with_metadata(&pool, metadata(2, "12"));
+        assert!(!is_whole, "somebody else wrote the spec in between");
+        assert_eq!(
+            old.metadata,
+            metadata(1, "12"),
+            "conditions tell the generation that was acted on"
+        );
+    }
 }

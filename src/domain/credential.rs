@@ -1,5 +1,7 @@
 //! Rules about credentials.
 
+use std::fmt;
+
 use secrecy::SecretString;
 
 use crate::api::v1beta1::GitHubCredentialSpec;
@@ -10,7 +12,7 @@ use crate::garm::wire::{
 };
 
 /// Credentials as their object wants them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct DesiredCredential {
     /// Name in GARM, the object's own name.
     pub name: String,
@@ -22,6 +24,17 @@ pub struct DesiredCredential {
     pub material: AuthMaterial,
     /// What identifies the material in the annotation `pushed`.
     fingerprint: Vec<u8>,
+}
+
+/// Shows neither the material nor its fingerprint, which holds the secret itself.
+impl fmt::Debug for DesiredCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DesiredCredential")
+            .field("name", &self.name)
+            .field("endpoint", &self.endpoint)
+            .field("auth_type", &self.material.auth_type())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Reads a spec together with its secret; answers all faults at once.
@@ -212,6 +225,13 @@ mod tests {
         };
         assert_eq!(memory("token"), memory("token\r\n"));
         assert_ne!(memory("token"), memory("token "));
+    }
+
+    #[test]
+    fn nothing_of_the_secret_shows() {
+        let shown = format!("{:?}", desired("c", &spec("pat"), "hunter2").unwrap());
+        assert!(shown.contains("\"c\"") && !shown.contains("hunter2"));
+        assert!(!shown.contains("104, 117, 110"), "nor its bytes: {shown}");
     }
 
     #[test]

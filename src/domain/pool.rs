@@ -1,5 +1,7 @@
 //! Rules about pools: what a spec means, what differs in GARM, which marker makes a pool ours.
 
+use std::fmt;
+
 use serde_json::{Value, json};
 
 use crate::api::v1beta1::PoolSpec;
@@ -36,7 +38,7 @@ pub fn marked_uid(prefix: &str) -> Option<&str> {
 }
 
 /// A pool as its object wants it, with the defaults spelled out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct DesiredPool {
     /// Name of the provider in GARM's own configuration; cannot change.
     pub provider_name: String,
@@ -66,6 +68,20 @@ pub struct DesiredPool {
     pub bootstrap_timeout: i64,
     /// Provider-specific JSON object; `{}` when the object gives none.
     pub extra_specs: Value,
+}
+
+/// Shows no extra specs: people put secrets there.
+impl fmt::Debug for DesiredPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DesiredPool")
+            .field("provider_name", &self.provider_name)
+            .field("image", &self.image)
+            .field("flavor", &self.flavor)
+            .field("tags", &self.tags)
+            .field("enabled", &self.enabled)
+            .field("runner_prefix", &self.runner_prefix)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Reads a spec; answers all its faults at once.
@@ -372,6 +388,16 @@ mod tests {
             assert_eq!(error.path, "spec.extraSpecs");
             assert!(!error.message.contains("hunter2"));
         }
+    }
+
+    #[test]
+    fn extra_specs_do_not_show() {
+        let spec = PoolSpec {
+            extra_specs: Some("{\"token\": \"hunter2\"}".to_owned()),
+            ..spec()
+        };
+        let shown = format!("{:?}", desired(&spec, "tag").unwrap());
+        assert!(shown.contains("fake") && !shown.contains("hunter2"));
     }
 
     #[test]

@@ -67,6 +67,14 @@ pub fn is_deletable(instance: &Instance, force: bool) -> bool {
     }
 }
 
+/// Tells whether GARM is removing the instance already.
+pub fn is_leaving(instance: &Instance) -> bool {
+    matches!(
+        instance.status.as_str(),
+        "pending_delete" | "pending_force_delete" | "deleting" | "deleted"
+    )
+}
+
 /// Tells whether the runner waits for a job.
 pub fn is_idle(instance: &Instance) -> bool {
     instance.runner_status == "idle" && !instance.has_job
@@ -95,7 +103,8 @@ pub struct ScaleDown {
 /// Chooses which idle runners above `min_idle` have been idle for longer than `age`.
 ///
 /// First what can be removed and is old, then oldest first, then only as many as stand above `min_idle`: an undeletable old runner saves no
-/// other one, and a young one is never touched.
+/// other one, and a young one is never touched. One that GARM is removing already is no idle runner any more: it must not make another
+/// one look superfluous.
 pub fn scale_down(
     idle: &[IdleRunner<'_>],
     min_idle: i64,
@@ -103,7 +112,12 @@ pub fn scale_down(
     now: Timestamp,
 ) -> ScaleDown {
     let old_from = |since: Timestamp| since.checked_add(age).unwrap_or(Timestamp::MAX);
-    let mut old: Vec<&IdleRunner<'_>> = idle.iter().filter(|r| old_from(r.since) <= now).collect();
+    let idle: Vec<&IdleRunner<'_>> = idle.iter().filter(|r| !is_leaving(r.instance)).collect();
+    let mut old: Vec<&IdleRunner<'_>> = idle
+        .iter()
+        .copied()
+        .filter(|r| old_from(r.since) <= now)
+        .collect();
     let long_running = i64::try_from(old.len()).unwrap_or(i64::MAX);
     let surplus = i64::try_from(idle.len())
         .unwrap_or(i64::MAX)
@@ -135,8 +149,8 @@ pub fn counts<'a>(instances: impl IntoIterator<Item = &'a Instance>) -> RunnerCo
         counts.total += 1;
         match (instance.status.as_str(), instance.runner_status.as_str()) {
             ("error", _) | (_, "failed") => counts.failed += 1,
-            ("pending_delete" | "pending_force_delete" | "deleting" | "deleted", _)
-            | (_, "terminated") => counts.deleting += 1,
+            (_, "terminated") => counts.deleting += 1,
+            _ if is_leaving(instance) => counts.deleting += 1,
             _ if is_busy(instance) => counts.active += 1,
             (_, "idle") => counts.idle += 1,
             _ => counts.pending += 1,
@@ -242,6 +256,29 @@ mod tests {
             ["a", "b"],
             "young ones stay at minimum 0 too"
         );
+    }
+
+    #[test]
+    fn a_runner_that_leaves_does_not_make_another_one_superfluous() {
+        for status in [
+            "pending_delete",
+            "pending_force_delete",
+            "deleting",
+            "deleted",
+        ] {
+            let leaving = instance("leaving", status, "idle");
+            let (a, b) = (
+                instance("a", "running", "idle"),
+                instance("b", "running", "idle"),
+            );
+            let idle = [&leaving, &a, &b].map(|instance| IdleRunner {
+                instance,
+                since: at(0),
+            });
+            let got = scale_down(&idle, 2, Duration::from_secs(100), at(1000));
+            assert!(got.remove.is_empty(), "{status}: {:?}", got.remove);
+            assert_eq!(got.long_running, 2);
+        }
     }
 
     #[test]

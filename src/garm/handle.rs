@@ -153,6 +153,11 @@ impl Garm {
         self.shared.mirror().pools_of(kind, id)
     }
 
+    /// The pools whose runners' names begin so, by id.
+    pub fn pools_by_prefix(&self, prefix: &str) -> Vec<Arc<Pool>> {
+        self.shared.mirror().pools_by_prefix(prefix)
+    }
+
     /// The instance of this name, as GARM spells it. Its `addresses` is `None` while nobody has read them: those of
     /// instances that ran before the operator started come with [`read_instance`](Self::read_instance).
     pub fn instance(&self, name: &str) -> Option<Arc<Instance>> {

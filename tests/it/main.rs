@@ -13,11 +13,15 @@ mod deletion;
 mod faults;
 mod fresh;
 mod input;
+mod kinds;
 mod main_path;
+mod process;
 mod recovery;
 mod rest;
 mod runners;
 mod startup;
+mod undecodable;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -28,15 +32,19 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // The longest first: the others run beside it.
     rest::register(&mut suite);
-    main_path::register(&mut suite);
     changes::register(&mut suite);
     crash::register(&mut suite);
-    runners::register(&mut suite);
     deletion::register(&mut suite);
-    recovery::register(&mut suite);
-    fresh::register(&mut suite);
     faults::register(&mut suite);
+    fresh::register(&mut suite);
     input::register(&mut suite);
+    kinds::register(&mut suite);
+    main_path::register(&mut suite);
+    process::register(&mut suite);
+    recovery::register(&mut suite);
+    runners::register(&mut suite);
     startup::register(&mut suite);
+    undecodable::register(&mut suite);
+    webhook::register(&mut suite);
     suite.run()
 }

@@ -58,6 +58,16 @@ impl<'a> World<'a> {
     ) -> Result<Self> {
         let plane = ground.control_plane().await?;
         install_crds(plane).await?;
+        Self::on(ground, plane, version, options).await
+    }
+
+    /// Builds a world on a control plane of its own, which has what CRDs the test gives it.
+    pub async fn on(
+        ground: &'a Ground,
+        plane: &'a ControlPlane,
+        version: GarmVersion,
+        options: GarmOptions,
+    ) -> Result<Self> {
         let garm = ground.garm_with(version, options).await?;
         let kube = plane.proxy().await?;
         let namespace = plane.create_namespace("test").await?;
@@ -119,6 +129,15 @@ impl<'a> World<'a> {
             .await?;
         }
         Ok(())
+    }
+
+    /// Waits until something that is counted has come to pass.
+    pub async fn wait_for(&self, what: &str, came: impl Fn() -> bool) -> Result<()> {
+        let limit = SOON * 3;
+        poll_until(limit, what, async || {
+            Ok(Seen::when(came(), |came| *came).map(|_| ()))
+        })
+        .await
     }
 
     /// The documents of a whole set: settings apart, everything that two pools need.
@@ -370,7 +389,7 @@ async fn install_crds(plane: &ControlPlane) -> Result<()> {
                 )
                 .await
                 .context("wait for the CRDs")?;
-            Ok(())
+            anyhow::Ok(())
         })
         .await?;
     Ok(())

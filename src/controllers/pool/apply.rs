@@ -33,10 +33,11 @@ pub async fn execute(
             desired,
         } => {
             let uid = observed.uid.clone();
-            let made = garm
-                .create_pool(*kind, scope, &desired.create(&uid))
-                .await
-                .map_err(|e| create_failure(&e))?;
+            let made = match garm.create_pool(*kind, scope, &desired.create(&uid)).await {
+                Ok(made) => made,
+                Err(error) => return Err(create_failure(memory, &uid, desired, &error)),
+            };
+            memory.made(&uid);
             Ok(identified(observed, desired, made, "pool was made in GARM"))
         }
         Step::Adopt { id } => {
@@ -52,8 +53,10 @@ pub async fn execute(
         }
         Step::RemoveSurplus { id } => {
             match garm.delete_pool(id).await {
-                Ok(()) | Err(garm::Error::NotFound) => {
-                    observed.marked.retain(|pool| pool.id != *id)
+                // One that has got a runner is left alone.
+                Ok(()) | Err(garm::Error::NotFound | garm::Error::BadRequest { .. }) => {
+                    observed.marked.retain(|pool| pool.id != *id);
+                    observed.surplus.retain(|surplus| surplus != id);
                 }
                 Err(error) => return Err(Verdict::garm(&error)),
             }
@@ -69,11 +72,16 @@ pub async fn execute(
             Err(error) => Err(Verdict::garm(&error)),
         },
         Step::ScaleDown { name } => {
-            let asked = reaper
-                .remove_idle(name)
-                .await
-                .map_err(|e| runner_failure(context, &e))?;
-            observed.idle_since.retain(|(idle, _)| idle != name);
+            let asked = reaper.remove_idle(name).await;
+            observed.idle.retain(|(idle, _)| idle.name != *name);
+            let asked = match asked {
+                Ok(asked) => asked,
+                Err(error) => {
+                    let trouble = runner_failure(context, &error, reasons::GARM_API_ERROR);
+                    observed.trouble.get_or_insert(trouble);
+                    Asked::NotNow
+                }
+            };
             let note = format!(
                 "idle runner {name} is removed: it is older than the limit and more than minIdleRunners"
             );
@@ -103,11 +111,16 @@ pub async fn execute(
             }
         }
         Step::RemoveRunner { name, force } => {
-            let asked = reaper
-                .remove(name, *force)
-                .await
-                .map_err(|e| runner_failure(context, &e))?;
+            let asked = reaper.remove(name, *force).await;
             observed.asked.insert(name.clone());
+            let asked = match asked {
+                Ok(asked) => asked,
+                Err(error) => {
+                    let trouble = runner_failure(context, &error, reasons::DELETION_FAILED);
+                    observed.trouble.get_or_insert(trouble);
+                    Asked::NotNow
+                }
+            };
             let note = format!(
                 "runner {name} is removed, since its Pool {} is being deleted",
                 object.metadata.name.as_deref().unwrap_or_default()
@@ -175,15 +188,27 @@ fn complete(mut answer: wire::Pool, desired: &DesiredPool) -> wire::Pool {
 }
 
 /// GARM's refusal of a new pool. v0.1.5 answers 500 without details to what later versions call a bad request.
-fn create_failure(error: &garm::Error) -> Verdict {
-    match error {
-        garm::Error::Server { .. } => Verdict::Failed {
-            reason: reasons::GARM_API_ERROR,
-            message: format!(
-                "GARM did not make the pool ({error}); check that spec.providerName names a provider of GARM's configuration"
-            ),
-        },
-        other => Verdict::garm(other),
+fn create_failure(
+    memory: &Memory,
+    uid: &str,
+    desired: &DesiredPool,
+    error: &garm::Error,
+) -> Verdict {
+    let message = match error {
+        garm::Error::Server { .. } => format!(
+            "GARM did not make the pool ({error}); check that spec.providerName names a provider of GARM's configuration"
+        ),
+        other => other.to_string(),
+    };
+    if matches!(
+        error,
+        garm::Error::Server { .. } | garm::Error::BadRequest { .. }
+    ) {
+        memory.refused(uid, desired, message.clone());
+    }
+    Verdict::Failed {
+        reason: reasons::GARM_API_ERROR,
+        message,
     }
 }
 
@@ -195,14 +220,19 @@ fn vanished() -> Verdict {
     }
 }
 
-/// A runner that cannot be removed because GitHub refuses GARM: no Warning at each try, no new login.
-fn runner_failure(context: &Context, error: &garm::Error) -> Verdict {
+/// A runner that cannot be removed. Where GitHub refuses GARM: no Warning at each try, no new login. At a fixed pace, since other runners of
+/// the pool become removable meanwhile.
+fn runner_failure(context: &Context, error: &garm::Error, reason: &'static str) -> Verdict {
     match error {
         garm::Error::Unauthorized { .. } | garm::Error::Conflict { .. } => Verdict::Pace {
             reason: reasons::POOL_MANAGER_NOT_RUNNING,
             message: "GARM cannot remove runners, since GitHub refuses its credentials or the pool manager does not run".to_owned(),
             after: context.deletion_pace(),
         },
-        other => Verdict::garm(other),
+        other => Verdict::Pace {
+            reason,
+            message: other.to_string(),
+            after: context.deletion_pace(),
+        },
     }
 }

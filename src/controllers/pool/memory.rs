@@ -1,13 +1,17 @@
 //! What the process remembers of pools beyond what GARM and Kubernetes show. Losing it costs a wait, never a wrong decision.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use crate::api::v1beta1::RunnerCounts;
+use crate::domain::pool::DesiredPool;
 use crate::garm::wire::Instance;
+
+/// Refusals of one and the same new pool after which GARM is asked but seldom.
+const REFUSALS: u32 = 3;
 
 /// Memory of all pools, by the uid of their objects.
 #[derive(Default)]
@@ -25,6 +29,15 @@ struct PoolMemory {
     quiet: Option<Instant>,
     /// When the instances of a pool under deletion were last listed live.
     listed: Option<Instant>,
+    /// What GARM refused to make.
+    refused: Option<Refused>,
+}
+
+struct Refused {
+    desired: DesiredPool,
+    times: u32,
+    last: Instant,
+    message: String,
 }
 
 impl Memory {
@@ -37,9 +50,10 @@ impl Memory {
     ///
     /// A later `updated_at` (a heartbeat) does not make a runner young again.
     pub fn idle_since(&self, uid: &str, idle: &[&Instance], now: Timestamp) -> Vec<Timestamp> {
+        let names: HashSet<&str> = idle.iter().map(|instance| instance.name.as_str()).collect();
         let mut pools = self.lock();
         let known = &mut pools.entry(uid.to_owned()).or_default().idle;
-        known.retain(|name, _| idle.iter().any(|instance| instance.name == *name));
+        known.retain(|name, _| names.contains(name.as_str()));
         idle.iter()
             .map(|instance| {
                 let first = instance.updated_at.map_or(now, |at| at.min(now));
@@ -100,6 +114,42 @@ impl Memory {
         due
     }
 
+    /// Notes that GARM refused to make a pool.
+    pub fn refused(&self, uid: &str, desired: &DesiredPool, message: String) {
+        let mut pools = self.lock();
+        let refused = &mut pools.entry(uid.to_owned()).or_default().refused;
+        let times = refused
+            .take_if(|earlier| earlier.desired == *desired)
+            .map_or(0, |earlier| earlier.times);
+        *refused = Some(Refused {
+            desired: desired.clone(),
+            times: times.saturating_add(1),
+            last: Instant::now(),
+            message,
+        });
+    }
+
+    /// Says that GARM has refused this very pool so often that it is not asked for a while: its words, and for how long.
+    pub fn refusal(
+        &self,
+        uid: &str,
+        desired: &DesiredPool,
+        again: Duration,
+    ) -> Option<(String, Duration)> {
+        let pools = self.lock();
+        let refused = pools.get(uid)?.refused.as_ref()?;
+        let rest = again.saturating_sub(refused.last.elapsed());
+        let holds = refused.desired == *desired && refused.times >= REFUSALS && !rest.is_zero();
+        holds.then(|| (refused.message.clone(), rest))
+    }
+
+    /// Forgets refusals: the pool was made.
+    pub fn made(&self, uid: &str) {
+        if let Some(pool) = self.lock().get_mut(uid) {
+            pool.refused = None;
+        }
+    }
+
     /// Forgets a pool whose object is gone.
     pub fn forget(&self, uid: &str) {
         self.lock().remove(uid);
@@ -135,6 +185,41 @@ mod tests {
             [at(100)],
             "a clock ahead of ours"
         );
+    }
+
+    #[test]
+    fn the_same_new_pool_is_refused_three_times_and_then_held_back() {
+        let memory = Memory::default();
+        let desired = |image: &str| {
+            let spec = crate::api::v1beta1::PoolSpec {
+                provider_name: "p".to_owned(),
+                flavor: "f".to_owned(),
+                os_type: "linux".to_owned(),
+                os_arch: "amd64".to_owned(),
+                max_runners: 1,
+                tags: vec!["t".to_owned()],
+                ..Default::default()
+            };
+            crate::domain::pool::desired(&spec, image).unwrap()
+        };
+        let hour = Duration::from_secs(3600);
+        for _ in 0..3 {
+            assert!(memory.refusal("u", &desired("a"), hour).is_none());
+            memory.refused("u", &desired("a"), "no such provider".to_owned());
+        }
+        let (message, rest) = memory.refusal("u", &desired("a"), hour).unwrap();
+        assert_eq!(message, "no such provider");
+        assert!(rest <= hour);
+        assert!(
+            memory.refusal("u", &desired("a"), Duration::ZERO).is_none(),
+            "one more after the pause"
+        );
+        assert!(
+            memory.refusal("u", &desired("b"), hour).is_none(),
+            "a changed spec is another question"
+        );
+        memory.made("u");
+        assert!(memory.refusal("u", &desired("a"), hour).is_none());
     }
 
     #[test]

@@ -19,8 +19,8 @@ use crate::domain::ownership::{Claim, claim};
 use crate::domain::pool::{DesiredPool, desired, marker};
 use crate::domain::pushed::{Hasher, Pushed};
 use crate::domain::runner::{counts, is_idle};
-use crate::garm;
 use crate::garm::wire::{self, Instance};
+use crate::garm::{self, Collection};
 use crate::runtime::ObjectKey;
 
 use super::memory::Memory;
@@ -39,14 +39,18 @@ pub struct Observed {
     pub actual: Option<Arc<wire::Pool>>,
     /// Pools that bear this object's marker, by a live list made when there was no `actual`; sorted by id.
     pub marked: Vec<wire::Pool>,
+    /// Ids of further pools that bear this object's marker, disabled and empty: a create whose answer was lost left them.
+    pub surplus: Vec<String>,
+    /// GARM's words to the last of several attempts to make this very pool, and how long it is not asked again.
+    pub refused: Option<(String, Duration)>,
     /// What is known to have been sent.
     pub pushed: Pushed,
     /// Makes the keyed hashes.
     pub hasher: Hasher,
     /// Instances of the pool.
     pub instances: Vec<Arc<Instance>>,
-    /// Since when the idle ones have been idle, by name.
-    pub idle_since: Vec<(String, Timestamp)>,
+    /// The idle ones, and since when they have been idle.
+    pub idle: Vec<(Arc<Instance>, Timestamp)>,
     /// Age from which an idle runner above the minimum goes.
     pub idle_age: Duration,
     /// Counts to show, which may lag behind for some seconds.
@@ -55,8 +59,36 @@ pub struct Observed {
     pub counts_due: Option<Duration>,
     /// Instances that GARM has been asked to delete: they count as present but not as idle.
     pub asked: HashSet<String>,
+    /// What went wrong with single runners in this pass, which keeps no other one waiting.
+    pub trouble: Option<Verdict>,
     /// What deletion needs to know.
     pub deletion: Option<Deletion>,
+}
+
+impl Observed {
+    /// Knows nothing yet but what the object itself says.
+    pub fn new(object: &Pool, hasher: Hasher, idle_age: Duration) -> Self {
+        Self {
+            uid: object.uid().unwrap_or_default(),
+            scope: None,
+            image: None,
+            desired: None,
+            actual: None,
+            marked: Vec::new(),
+            surplus: Vec::new(),
+            refused: None,
+            pushed: Pushed::parse(meta::annotation(&object.metadata, meta::PUSHED)),
+            hasher,
+            instances: Vec::new(),
+            idle: Vec::new(),
+            idle_age,
+            counts: RunnerCounts::default(),
+            counts_due: None,
+            asked: HashSet::new(),
+            trouble: None,
+            deletion: None,
+        }
+    }
 }
 
 /// What only deletion needs.
@@ -68,7 +100,7 @@ pub struct Deletion {
     pub settle: Duration,
     /// Pace of looking again.
     pub pace: Duration,
-    /// Whether the user wants runners removed although the provider, or a job, is in the way.
+    /// Whether the user wants runners removed although the provider fails. Busy ones stay all the same.
     pub force: bool,
 }
 
@@ -79,34 +111,20 @@ pub async fn observe(
     memory: &Memory,
     object: &Pool,
 ) -> Result<Observed, Verdict> {
-    let mut observed = Observed {
-        uid: object.uid().unwrap_or_default(),
-        scope: None,
-        image: None,
-        desired: None,
-        actual: None,
-        marked: Vec::new(),
-        pushed: Pushed::parse(meta::annotation(&object.metadata, meta::PUSHED)),
-        hasher: context.hasher.clone(),
-        instances: Vec::new(),
-        idle_since: Vec::new(),
-        idle_age: context.min_idle_runners_age,
-        counts: RunnerCounts::default(),
-        counts_due: None,
-        asked: HashSet::new(),
-        deletion: None,
-    };
+    let mut observed = Observed::new(object, context.hasher.clone(), context.min_idle_runners_age);
     if meta::is_terminating(&object.metadata) {
         observe_deletion(context, memory, object, &mut observed).await?;
     } else {
-        observe_life(context, object, &mut observed).await?;
+        observe_life(context, memory, object, &mut observed).await?;
     }
+    observed.surplus = surplus(context, &observed);
     observe_runners(context, reaper, memory, object, &mut observed);
     Ok(observed)
 }
 
 async fn observe_life(
     context: &Context,
+    memory: &Memory,
     object: &Pool,
     observed: &mut Observed,
 ) -> Result<(), Verdict> {
@@ -123,10 +141,12 @@ async fn observe_life(
     observed.actual = stored_pool(context, object).await?;
     if let Some(actual) = observed.actual.clone() {
         observed.actual = Some(with_extra_specs(context, observed, actual).await?);
-    } else if let (Reference::Found(scope), Reference::Found(_), Some(Ok(_))) =
+    } else if let (Reference::Found(scope), Reference::Found(_), Some(Ok(desired))) =
         (&scope, &image, &observed.desired)
         && !scope.is_terminating
     {
+        let again = context.timings.create_again;
+        observed.refused = memory.refusal(&observed.uid, desired, again);
         observed.marked = marked_pools(context, object, scope).await?;
     }
     observed.scope = Some(scope);
@@ -145,21 +165,20 @@ fn image_tag(context: &Context, namespace: &str, name: &str) -> Reference<String
     }
 }
 
-/// Finds the pool by the stored id. Only GARM's own 404 means that it is gone; an id that an older object holds as well is not ours.
-async fn stored_pool(context: &Context, object: &Pool) -> Result<Option<Arc<wire::Pool>>, Verdict> {
-    let id = object
-        .status
-        .as_ref()
-        .map_or("", |status| status.id.as_str());
-    if id.is_empty() {
-        return Ok(None);
-    }
+/// The stored id, as far as it is ours: one that an older object holds as well is not, nor one that a living object goes on with.
+fn own_id<'a>(context: &Context, object: &'a Pool) -> Option<&'a str> {
+    let id = object.status.as_ref().map(|status| status.id.as_str());
+    let id = id.filter(|id| !id.is_empty())?;
     let rivals = context.hubs.pools.by(&id_index(id));
-    if let Claim::Conflict { .. } =
-        claim(&object.metadata, rivals.iter().map(|rival| &rival.metadata))
-    {
+    let claim = claim(&object.metadata, rivals.iter().map(|rival| &rival.metadata));
+    (claim == Claim::Owner).then_some(id)
+}
+
+/// Finds the pool by the stored id. Only GARM's own 404 means that it is gone.
+async fn stored_pool(context: &Context, object: &Pool) -> Result<Option<Arc<wire::Pool>>, Verdict> {
+    let Some(id) = own_id(context, object) else {
         return Ok(None);
-    }
+    };
     if let Some(pool) = context.garm.pool(id) {
         return Ok(Some(pool));
     }
@@ -226,7 +245,12 @@ async fn marked_pools(
             if live.metadata.uid == object.metadata.uid
                 && live.metadata.deletion_timestamp.is_none() =>
         {
-            if live.status.as_ref().map(|s| &s.id) != object.status.as_ref().map(|s| &s.id) {
+            let id = |pool: &Pool| {
+                pool.status
+                    .as_ref()
+                    .map_or_else(String::new, |s| s.id.clone())
+            };
+            if id(&live) != id(object) {
                 return Err(Verdict::Stale);
             }
         }
@@ -250,6 +274,20 @@ fn ours(pools: Vec<wire::Pool>, object: &Pool) -> Vec<wire::Pool> {
     ours
 }
 
+/// Further pools that bear the marker of an object that has its pool: an answer came too late, or two operators were at work.
+fn surplus(context: &Context, observed: &Observed) -> Vec<String> {
+    let Some(actual) = &observed.actual else {
+        return Vec::new();
+    };
+    let marked = context.garm.pools_by_prefix(&marker(&observed.uid));
+    marked
+        .iter()
+        .filter(|pool| pool.id != actual.id && !pool.enabled)
+        .filter(|pool| context.garm.instances_of(&pool.id).is_empty())
+        .map(|pool| pool.id.clone())
+        .collect()
+}
+
 /// Deletion reads only metadata and the id. Without an id a create may have been sent all the same: the marker tells.
 async fn observe_deletion(
     context: &Context,
@@ -258,12 +296,7 @@ async fn observe_deletion(
     observed: &mut Observed,
 ) -> Result<(), Verdict> {
     observed.actual = stored_pool(context, object).await?;
-    if observed.actual.is_none()
-        && object
-            .status
-            .as_ref()
-            .is_none_or(|status| status.id.is_empty())
-    {
+    if own_id(context, object).is_none() {
         let all = context
             .garm
             .list_pools()
@@ -308,19 +341,23 @@ fn observe_runners(
         return;
     };
     observed.instances = context.garm.instances_of(&actual.id);
+    let force = observed.deletion.as_ref().is_some_and(|d| d.force);
     let names = observed.instances.iter().map(|i| i.name.clone());
-    observed.asked = names.filter(|name| reaper.is_asked(name)).collect();
-    let waits = |i: &&Instance| is_idle(i) && !observed.asked.contains(&i.name);
-    let idle: Vec<&Instance> = observed
-        .instances
-        .iter()
-        .map(|i| &**i)
-        .filter(waits)
-        .collect();
-    let since = memory.idle_since(&observed.uid, &idle, Timestamp::now());
-    observed.idle_since = idle.iter().map(|i| i.name.clone()).zip(since).collect();
-    let current = counts(observed.instances.iter().map(|i| &**i));
+    observed.asked = names.filter(|name| reaper.is_asked(name, force)).collect();
+    let waits = |i: &&Arc<Instance>| is_idle(i) && !observed.asked.contains(&i.name);
+    let idle: Vec<Arc<Instance>> = observed.instances.iter().filter(waits).cloned().collect();
+    let plain: Vec<&Instance> = idle.iter().map(|i| &**i).collect();
+    let since = memory.idle_since(&observed.uid, &plain, Timestamp::now());
+    observed.idle = idle.into_iter().zip(since).collect();
     let stored = object.status.as_ref().and_then(|status| status.runners);
+    if context.garm.complete(Collection::Instances).is_none()
+        && let Some(stored) = stored
+    {
+        // Not all instances are known, so that a count would show a part.
+        observed.counts = stored;
+        return;
+    }
+    let current = counts(observed.instances.iter().map(|i| &**i));
     (observed.counts, observed.counts_due) = memory.counts(
         &observed.uid,
         stored,

@@ -74,9 +74,24 @@ pub enum Step {
 
 /// Decides what brings GARM to what the object wants.
 pub fn plan(object: &Pool, observed: &Observed, now: Timestamp) -> Plan<Step> {
-    if meta::is_terminating(&object.metadata) {
-        return deletion(observed);
+    let is_terminating = meta::is_terminating(&object.metadata);
+    let mut plan = if is_terminating {
+        deletion(observed)
+    } else {
+        life(observed, now)
+    };
+    if let Some(trouble) = &observed.trouble
+        && !plan.release
+    {
+        plan.verdict = trouble.clone();
     }
+    if !is_terminating {
+        plan.wake = [plan.wake, observed.counts_due].into_iter().flatten().min();
+    }
+    plan
+}
+
+fn life(observed: &Observed, now: Timestamp) -> Plan<Step> {
     if let Some(verdict) = invalid(observed) {
         return Plan::idle(verdict);
     }
@@ -99,10 +114,24 @@ pub fn plan(object: &Pool, observed: &Observed, now: Timestamp) -> Plan<Step> {
             message: "the scope is being deleted".to_owned(),
         });
     }
+    if observed.marked.is_empty()
+        && let Some((message, rest)) = &observed.refused
+    {
+        return Plan::idle(Verdict::Pace {
+            reason: reasons::GARM_API_ERROR,
+            message: message.clone(),
+            after: *rest,
+        });
+    }
     Plan::with(
         creation(observed, desired, (scope.kind, &scope.id)),
         Verdict::Ready,
     )
+}
+
+fn remove_surplus(observed: &Observed) -> impl Iterator<Item = Step> {
+    let ids = observed.surplus.iter().cloned();
+    ids.map(|id| Step::RemoveSurplus { id })
 }
 
 /// One pool with our marker: it is ours. Several: the lowest id stays, the others go first, so that a crash in between loses no trace of
@@ -145,7 +174,7 @@ fn update(
             message: sentence(&fixed),
         });
     }
-    let mut steps = Vec::new();
+    let mut steps: Vec<Step> = remove_surplus(observed).collect();
     let update = desired.diff(actual);
     if !update.is_empty() {
         steps.push(Step::Update {
@@ -165,21 +194,18 @@ fn update(
     let next_old = scaling
         .next
         .map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
-    plan.wake = [observed.counts_due, next_old].into_iter().flatten().min();
+    plan.wake = next_old;
     plan
 }
 
 /// What scale-down says at this moment.
 pub fn scaling(observed: &Observed, min_idle: i64, now: Timestamp) -> ScaleDown {
     let idle: Vec<IdleRunner<'_>> = observed
-        .idle_since
+        .idle
         .iter()
-        .filter_map(|(name, since)| {
-            let instance = observed.instances.iter().find(|i| i.name == *name)?;
-            Some(IdleRunner {
-                instance,
-                since: *since,
-            })
+        .map(|(instance, since)| IdleRunner {
+            instance,
+            since: *since,
         })
         .collect();
     scale_down(&idle, min_idle, observed.idle_age, now)
@@ -213,35 +239,33 @@ fn deletion(observed: &Observed) -> Plan<Step> {
     let (Some(actual), Some(deletion)) = (&observed.actual, &observed.deletion) else {
         return Plan::release();
     };
+    let mut steps: Vec<Step> = remove_surplus(observed).collect();
     if actual.enabled || actual.min_idle_runners > 0 {
-        let steps = vec![Step::Quiet {
+        steps.push(Step::Quiet {
             id: actual.id.clone(),
-        }];
+        });
         return Plan::with(steps, deleting(observed, deletion.pace));
     }
-    let removable =
-        |i: &wire::Instance| is_deletable(i, deletion.force) && (deletion.force || !is_busy(i));
-    let steps: Vec<Step> = observed
+    let removable = |i: &wire::Instance| is_deletable(i, deletion.force) && !is_busy(i);
+    let runners = observed
         .instances
         .iter()
         .filter(|instance| removable(instance) && !observed.asked.contains(&instance.name))
         .map(|instance| Step::RemoveRunner {
             name: instance.name.clone(),
             force: deletion.force,
-        })
-        .collect();
+        });
+    steps.extend(runners);
     if !observed.instances.is_empty() {
         return Plan::with(steps, deleting(observed, deletion.pace));
     }
-    match settled(deletion) {
-        Some(rest) => Plan::idle(deleting(observed, rest)),
-        None => Plan::with(
-            vec![Step::Delete {
-                id: actual.id.clone(),
-            }],
-            deleting(observed, deletion.pace),
-        ),
+    let rest = settled(deletion);
+    if rest.is_none() {
+        steps.push(Step::Delete {
+            id: actual.id.clone(),
+        });
     }
+    Plan::with(steps, deleting(observed, rest.unwrap_or(deletion.pace)))
 }
 
 /// How long to wait until no creation can be under way any more; `None` when that is sure.
@@ -262,3 +286,6 @@ fn deleting(observed: &Observed, after: Duration) -> Verdict {
         after,
     }
 }
+
+#[cfg(test)]
+mod tests;

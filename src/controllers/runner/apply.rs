@@ -61,7 +61,7 @@ pub async fn execute(
             observed.asked = true;
             match reaper.remove(name, *force).await {
                 Ok(Asked::Gone) => observed.instance = None,
-                Ok(Asked::Sent | Asked::NotNow | Asked::Busy) => {}
+                Ok(Asked::Sent | Asked::UnderWay | Asked::NotNow | Asked::Busy) => {}
                 Err(garm::Error::Unauthorized { .. } | garm::Error::Conflict { .. }) => {
                     return Err(Verdict::Pace {
                         reason: reasons::POOL_MANAGER_NOT_RUNNING,

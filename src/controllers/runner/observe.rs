@@ -29,7 +29,7 @@ pub struct Observed {
     pub enabled: bool,
     /// Whether GARM was asked to delete the instance a short while ago.
     pub asked: bool,
-    /// Whether the user wants the instance removed although the provider, or a job, is in the way.
+    /// Whether the user wants the instance removed although the provider fails. A busy runner stays all the same.
     pub force: bool,
     /// Until the next request for an instance that does not go.
     pub again: Duration,
@@ -66,14 +66,17 @@ pub async fn observe(
             reaper.forget(name);
         }
     }
+    let force = meta::has_flag(&object.metadata, meta::FORCE_REMOVE);
     Ok(Observed {
         pool: instance
             .as_ref()
             .filter(|_| !is_orphaned)
             .and_then(|instance| claiming_pool(context, &instance.pool_id)),
         enabled: context.runner_reconciliation,
-        asked: name.as_deref().is_some_and(|name| reaper.is_asked(name)),
-        force: meta::has_flag(&object.metadata, meta::FORCE_REMOVE),
+        asked: name
+            .as_deref()
+            .is_some_and(|name| reaper.is_asked(name, force)),
+        force,
         again: context.timings.instance_delete_again,
         instance,
     })

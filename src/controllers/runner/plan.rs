@@ -41,7 +41,7 @@ fn deletion(observed: &Observed) -> Plan<Step> {
     if observed.pool.is_none() || !observed.enabled {
         return Plan::release();
     }
-    if is_busy(instance) && !observed.force {
+    if is_busy(instance) {
         return Plan::idle(Verdict::Waiting {
             reason: reasons::RUNNER_BUSY,
             message: "the runner works on a job and is removed after it".to_owned(),

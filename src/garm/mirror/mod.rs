@@ -130,6 +130,7 @@ pub(super) struct Mirror {
     instances: Table<Instance>,
     entities_of: Index<i64, (EntityKind, String)>,
     pools_of: Index<(EntityKind, String), String>,
+    pools_by_prefix: Index<String, String>,
     instances_of: Index<String, String>,
     complete: HashMap<Collection, Instant>,
     standing: HashMap<(EntityKind, String), ManagerWatch>,
@@ -152,6 +153,7 @@ impl Mirror {
             instances: table(timings),
             entities_of: Index(HashMap::new()),
             pools_of: Index(HashMap::new()),
+            pools_by_prefix: Index(HashMap::new()),
             instances_of: Index(HashMap::new()),
             complete: HashMap::new(),
             standing: HashMap::new(),
@@ -177,6 +179,13 @@ impl Mirror {
     pub(super) fn pools_of(&self, kind: EntityKind, id: &str) -> Vec<Arc<Pool>> {
         let owner = (kind, id.to_owned());
         let keys = self.pools_of.of(&owner);
+        keys.filter_map(|key| self.pools.get(key).cloned())
+            .collect()
+    }
+
+    pub(super) fn pools_by_prefix(&self, prefix: &str) -> Vec<Arc<Pool>> {
+        let prefix = prefix.to_owned();
+        let keys = self.pools_by_prefix.of(&prefix);
         keys.filter_map(|key| self.pools.get(key).cloned())
             .collect()
     }

@@ -86,9 +86,10 @@ impl Mirrored for Entity {
             .is_some_and(|entity| !entity.manager.is_running);
         if stands {
             let (often, ..) = mirror.manager_watch;
+            // The first look comes early: v0.1.x has a new manager running within a second, and tells nobody.
             mirror.standing.entry(key).or_insert(ManagerWatch {
                 since: now,
-                next: now + often,
+                next: now + often / 5,
             });
         } else {
             mirror.standing.remove(&key);
@@ -113,6 +114,17 @@ impl Mirrored for Pool {
             }
             if let Some(owner) = after {
                 mirror.pools_of.insert(owner, pool.id.clone());
+            }
+        }
+        let prefix = |pool: &Arc<Self>| pool.runner_prefix.clone();
+        let before = change.before.as_ref().map(prefix);
+        let after = change.after.as_ref().map(prefix);
+        if before != after {
+            if let Some(prefix) = before {
+                mirror.pools_by_prefix.remove(&prefix, &pool.id);
+            }
+            if let Some(prefix) = after {
+                mirror.pools_by_prefix.insert(prefix, pool.id.clone());
             }
         }
         out.push(Changed::Pool(pool.id.clone()));

@@ -222,8 +222,8 @@ impl<R: Record> Table<R> {
     /// Takes in a deletion that an event told of.
     pub(super) fn deleted(&mut self, key: &R::Key, tick: u64, now: Instant) -> Option<Change<R>> {
         let change = self.remove(key, tick, now);
-        if R::KEY_IS_REUSED {
-            // The event may be older than a new object of the same key.
+        if R::KEY_IS_REUSED && change.is_some() {
+            // The event may be older than what we had: a new object of the same key.
             self.raise(key.clone(), tick, now, None);
         }
         change

@@ -434,8 +434,8 @@ fn looks_at_a_standing_manager_often_at_first_and_never_when_it_runs() {
     }
     assert_eq!(
         reads,
-        12 + 4,
-        "every 5 s in the first minute, then every 30 s"
+        13 + 4,
+        "after 1 s, every 5 s in the first minute, then every 30 s"
     );
     entity.manager.is_running = true;
     let ticket = mirror.ticket(now);

@@ -20,7 +20,9 @@ mod answers_test;
 pub use controller::{Controller, FirstRun, Login, LoginAnswer, UpdateController};
 pub use credential::{CreateCredential, Credential, UpdateCredential};
 pub use endpoint::{CreateEndpoint, Endpoint, UpdateEndpoint};
-pub use entity::{CreateEntity, Entity, EntityEvent, EntityKind, Hook, InstallHook, UpdateEntity};
+pub use entity::{
+    CreateEntity, Entity, EntityEvent, EntityKind, Hook, InstallHook, ManagerStatus, UpdateEntity,
+};
 pub use instance::{Address, Instance};
 pub use list::List;
 pub use pool::{CreatePool, Pool, UpdatePool};

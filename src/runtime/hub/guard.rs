@@ -5,6 +5,9 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 use std::borrow::Cow;
 
+/// Annotation in which `kubectl apply` keeps a copy of the whole object.
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// What is known of a stored object that does not decode: enough to tell its owner, and to delete it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Invalid {
@@ -29,13 +32,15 @@ impl<'de, K: Resource + DeserializeOwned> Deserialize<'de> for Guarded<K> {
         let mut raw = Value::deserialize(deserializer)?;
         prune(&mut raw, K::metadata_api());
         Ok(Self(
-            K::deserialize(&raw).map_err(|error| Box::new(Invalid::of(&raw, &error))),
+            K::deserialize(&raw).map_err(|_| Box::new(Invalid::of::<K>(&raw))),
         ))
     }
 }
 
 impl Invalid {
-    fn of(raw: &Value, error: &serde_json::Error) -> Self {
+    /// Decodes once more, slowly, to name the field.
+    fn of<K: DeserializeOwned>(raw: &Value) -> Self {
+        let error = serde_path_to_error::deserialize::<_, K>(raw).err();
         Self {
             // The API server has checked the metadata, so that the default is never taken.
             metadata: ObjectMeta::deserialize(&raw["metadata"]).unwrap_or_default(),
@@ -44,7 +49,7 @@ impl Invalid {
                 Value::Number(id) => Some(id.to_string()),
                 _ => None,
             },
-            error: error.to_string(),
+            error: error.map(|error| error.to_string()).unwrap_or_default(),
         }
     }
 }
@@ -62,7 +67,7 @@ fn prune(raw: &mut Value, metadata_only: bool) {
         .get_mut("annotations")
         .and_then(Value::as_object_mut)
     {
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        annotations.remove(LAST_APPLIED);
     }
 }
 
@@ -121,7 +126,11 @@ mod tests {
         let invalid = decode::<ConfigMap>(raw).0.unwrap_err();
         assert_eq!(invalid.metadata.name.as_deref(), Some("a"));
         assert_eq!(invalid.id.as_deref(), Some("x-1"));
-        assert!(invalid.error.contains("invalid type"), "{}", invalid.error);
+        assert!(
+            invalid.error.starts_with("data: invalid type"),
+            "{}",
+            invalid.error
+        );
 
         let raw = json!({"metadata": {"name": "a"}, "data": 7, "status": {"id": 12}});
         assert_eq!(

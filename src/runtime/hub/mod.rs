@@ -281,7 +281,8 @@ where
     }
 
     /// Shows the answer to one of our own writes to all readers at once, before the watch does. Older versions are ignored, here and later.
-    pub fn offer(&self, object: Arc<K>) {
+    /// Its content has to be that of its version: a spec older than its metadata must not be offered.
+    pub fn offer(&self, object: K) {
         let event = self
             .store
             .write()

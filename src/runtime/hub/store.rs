@@ -7,7 +7,7 @@ use std::{
 
 use kube::{Resource, core::ObjectMeta};
 
-use super::guard::{Guarded, Invalid};
+use super::guard::{Guarded, Invalid, LAST_APPLIED};
 use crate::runtime::ObjectKey;
 
 /// An object as it is stored.
@@ -77,6 +77,8 @@ pub(super) struct Store<K> {
     /// Values under which an object is found besides its name.
     index: Index<K>,
     indexed: HashMap<String, BTreeSet<ObjectKey>>,
+    /// Objects that stand as an answer showed them, until the watch has caught up with it.
+    offered: HashSet<ObjectKey>,
 }
 
 /// Gives the values under which an object is found: an id, or what it refers to.
@@ -91,6 +93,7 @@ impl<K: Resource> Store<K> {
             silent: silent.iter().map(|&name| name.to_owned()).collect(),
             index,
             indexed: HashMap::new(),
+            offered: HashSet::new(),
         }
     }
 
@@ -102,25 +105,33 @@ impl<K: Resource> Store<K> {
     }
 
     /// Stores what one of our own writes was answered with, so that nobody decides on the object as it was before. Only an object that is
-    /// still there takes it, and only if it is newer; the watch brings the same version later.
-    pub(super) fn offer(&mut self, object: Arc<K>) -> Option<HubEvent> {
+    /// still there takes it, and only if it is newer; the watch brings the same version later, and what it brings is what stays.
+    ///
+    /// The answer may also show, for the first and only time, what somebody else wrote just before: a deletion, or an annotation of ours.
+    /// That asks for work as if the watch had told it.
+    pub(super) fn offer(&mut self, mut object: K) -> Option<HubEvent> {
+        prune(object.meta_mut());
         let key = ObjectKey::of(object.meta());
         let old = self.get(&key)?;
         let newer = version(object.meta()) > version(old.meta());
         if old.meta().uid != object.meta().uid || !newer {
             return None;
         }
+        let (before, after) = (old.meta(), object.meta());
         let event = HubEvent {
-            trigger: false,
+            trigger: before.deletion_timestamp.is_some() != after.deletion_timestamp.is_some()
+                || !self.ours(before).eq(self.ours(after)),
             gone: false,
             key: key.clone(),
         };
-        self.insert(key, Stored::Valid(object));
+        self.insert(key.clone(), Stored::Valid(Arc::new(object)));
+        self.offered.insert(key);
         Some(event)
     }
 
     fn insert(&mut self, key: ObjectKey, stored: Stored<K>) {
         self.unindex(&key);
+        self.offered.remove(&key);
         if let Some(object) = stored.valid() {
             for value in (self.index)(object) {
                 self.indexed.entry(value).or_default().insert(key.clone());
@@ -173,12 +184,16 @@ impl<K: Resource> Store<K> {
         let key = ObjectKey::of(stored.meta());
         let trigger = match self.get(&key) {
             None => true,
-            Some(old) if unchanged(old.meta(), stored.meta()) => return None,
-            // Older than an answer to our own write that was offered meanwhile.
+            // Older than the answer to our own write that is stored.
             Some(old)
-                if old.meta().uid == stored.meta().uid
+                if self.offered.contains(&key)
+                    && old.meta().uid == stored.meta().uid
                     && version(stored.meta()) < version(old.meta()) =>
             {
+                return None;
+            }
+            // An answer shows metadata only, so that the watch's word of the same version replaces it.
+            Some(old) if unchanged(old.meta(), stored.meta()) && !self.offered.contains(&key) => {
                 return None;
             }
             Some(old) => self.triggers(old, &stored),
@@ -194,6 +209,7 @@ impl<K: Resource> Store<K> {
     /// Removes an object. `None` when it is not there.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<HubEvent> {
         self.unindex(key);
+        self.offered.remove(key);
         let objects = self.objects.get_mut(&key.namespace)?;
         objects.remove(&key.name)?;
         if objects.is_empty() {
@@ -247,6 +263,14 @@ impl<K: Resource> Store<K> {
             .iter()
             .flatten()
             .filter(|(name, _)| name.starts_with(&self.prefix) && !self.silent.contains(name))
+    }
+}
+
+/// Drops from an answer what the watch drops before it decodes.
+fn prune(meta: &mut ObjectMeta) {
+    meta.managed_fields = None;
+    if let Some(annotations) = &mut meta.annotations {
+        annotations.remove(LAST_APPLIED);
     }
 }
 
@@ -333,23 +357,79 @@ mod tests {
     fn an_offered_version_holds_until_the_watch_has_caught_up() {
         let mut store = store();
         assert_eq!(
-            store.offer(Arc::new(held("a", 5, "early"))),
+            store.offer(held("a", 5, "early")),
             None,
             "it is not there, or not there any more"
         );
         store.put(Guarded(Ok(held("a", 1, "old"))));
         assert_eq!(
-            store.offer(Arc::new(held("a", 5, "ours"))),
+            store.offer(held("a", 5, "ours")),
             Some(event("a", false, false))
         );
         assert_eq!(store.put(Guarded(Ok(held("a", 3, "late")))), None);
         assert_eq!(names(&store.by("ours")), ["a"]);
-        assert_eq!(store.offer(Arc::new(held("a", 4, "older"))), None);
+        assert_eq!(store.offer(held("a", 4, "older")), None);
         store.put(Guarded(Ok(held("a", 6, "newer"))));
         assert_eq!(
             (names(&store.by("newer")), names(&store.by("ours"))),
             (vec!["a"], vec![])
         );
+    }
+
+    #[test]
+    fn the_watch_has_the_last_word_on_an_offered_version() {
+        let mut store = store();
+        store.put(Guarded(Ok(held("a", 1, "old"))));
+        store.offer(held("a", 3, "guess"));
+        assert_eq!(
+            store.put(Guarded(Ok(held("a", 3, "stored")))),
+            Some(event("a", false, false))
+        );
+        assert_eq!(names(&store.by("stored")), ["a"]);
+        assert!(store.by("guess").is_empty());
+        assert_eq!(store.put(Guarded(Ok(held("a", 3, "stored")))), None);
+        assert!(
+            store.put(Guarded(Ok(held("a", 2, "restored")))).is_some(),
+            "versions fall when etcd comes back from a backup"
+        );
+        assert!(store.offered.is_empty());
+    }
+
+    #[test]
+    fn an_answer_that_shows_what_others_wrote_asks_for_work() {
+        let annotated = |version, name: &str| {
+            let mut lease = held("a", version, "x");
+            let annotations = lease.metadata.annotations.get_or_insert_default();
+            annotations.insert(name.to_owned(), "1".to_owned());
+            lease
+        };
+        let mut store = store();
+        store.put(Guarded(Ok(held("a", 1, "x"))));
+        assert_eq!(
+            store.offer(annotated(2, "our.group/last-sync-time")),
+            Some(event("a", false, false))
+        );
+        assert_eq!(
+            store.offer(annotated(3, "our.group/paused")),
+            Some(event("a", true, false))
+        );
+        let mut terminating = annotated(4, "our.group/paused");
+        terminating.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        assert_eq!(store.offer(terminating), Some(event("a", true, false)));
+    }
+
+    #[test]
+    fn an_answer_is_kept_without_what_nobody_reads() {
+        let mut store = store();
+        store.put(Guarded(Ok(held("a", 1, "x"))));
+        let mut answer = held("a", 2, "x");
+        answer.metadata.managed_fields = Some(Vec::new());
+        let annotations = answer.metadata.annotations.get_or_insert_default();
+        annotations.insert(LAST_APPLIED.to_owned(), "{}".to_owned());
+        store.offer(answer);
+        let meta = store.by("x")[0].metadata.clone();
+        assert_eq!(meta.managed_fields, None);
+        assert!(meta.annotations.unwrap().is_empty());
     }
 
     fn event(name: &str, trigger: bool, gone: bool) -> HubEvent {
