@@ -258,6 +258,10 @@ pub trait Controller: Send + Sync + 'static {
     fn context(&self) -> &Context;
     /// The watch of this kind.
     fn hub(&self) -> &Hub<Self::Object>;
+    /// Whether GARM has to be there for a pass over this object.
+    fn needs_garm(&self, _: &Self::Object) -> bool {
+        true
+    }
     /// Reads what a plan needs: stores, mirror, and what must be live.
     fn observe(
         &self,
@@ -367,7 +371,9 @@ pub async fn pass<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next
 async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
     let context = controller.context();
     let availability = context.garm.availability();
-    if let Some(verdict) = obstacle(&availability, C::NEEDS_URLS) {
+    if let Some(verdict) = obstacle(&availability, C::NEEDS_URLS)
+        && controller.needs_garm(&object)
+    {
         // Nothing is known yet right after a start, and what is stored is the best answer. Kinds that do not say that they are well
         // (there may be thousands of objects) do not say either that GARM is away, unless somebody waits for them to go. The end of
         // the obstacle wakes everything.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
@@ -129,8 +129,14 @@ pub fn index_runner(object: &Runner) -> Vec<String> {
         .status
         .as_ref()
         .and_then(|status| status.name.as_deref());
-    name.map(|name| vec![instance_index(&namespace, name), instance_name_index(name)])
-        .unwrap_or_default()
+    let owners = object.owner_references().iter();
+    let pool = owners
+        .filter(|owner| owner.kind == Pool::kind(&()))
+        .map(|owner| reference_index("pool", &namespace, &owner.name));
+    name.into_iter()
+        .flat_map(|name| [instance_index(&namespace, name), instance_name_index(name)])
+        .chain(pool)
+        .collect()
 }
 
 /// Index value under which Runners of all namespaces are found by the name of their instance.
@@ -253,6 +259,10 @@ impl Wiring {
     fn pool(&self, event: &HubEvent) {
         wake_self(&self.queues.pools, event);
         let hubs = &self.context.hubs;
+        if event.gone || event.trigger {
+            // A Runner that waits to be deleted waits no longer when its Pool goes, whatever GARM has of it.
+            wake_referrers("pool", event, &hubs.runners, &self.queues.runners);
+        }
         let Some(object) = hubs.pools.valid(&event.key) else {
             return;
         };

@@ -3,15 +3,23 @@
 //! The binary brings the control plane up once, gives each test a namespace and a GARM of its own, and is itself the provider and the guard
 //! that these servers need.
 
+mod documents;
+mod records;
 mod world;
 
 mod changes;
 mod crash;
+mod deletion;
+mod faults;
+mod fresh;
+mod input;
 mod kinds;
 mod main_path;
 mod process;
+mod recovery;
 mod rest;
 mod runners;
+mod startup;
 mod undecodable;
 mod webhook;
 
@@ -26,10 +34,16 @@ fn main() -> ExitCode {
     rest::register(&mut suite);
     changes::register(&mut suite);
     crash::register(&mut suite);
+    deletion::register(&mut suite);
+    faults::register(&mut suite);
+    fresh::register(&mut suite);
+    input::register(&mut suite);
     kinds::register(&mut suite);
     main_path::register(&mut suite);
     process::register(&mut suite);
+    recovery::register(&mut suite);
     runners::register(&mut suite);
+    startup::register(&mut suite);
     undecodable::register(&mut suite);
     webhook::register(&mut suite);
     suite.run()

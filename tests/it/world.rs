@@ -1,16 +1,15 @@
 //! One test's world: a namespace, a GARM, counting proxies before both servers, and the operator as a process.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail};
 use garm_operator::api::v1beta1::{
     GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Pool, Repository, Runner,
 };
 use garm_operator_ground::poll::{Seen, poll_until};
-use garm_operator_ground::proxy::{Proxy, Recorded};
+use garm_operator_ground::proxy::Proxy;
 use garm_operator_ground::servers::GarmVersion;
 use garm_operator_ground::{ControlPlane, Garm, GarmOptions, Ground, Operator, OperatorCommand};
 use k8s_openapi::api::events::v1::Event;
@@ -18,6 +17,11 @@ use kube::Api;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::discovery::ApiResource;
 use serde_json::Value;
+
+use crate::documents;
+
+pub use crate::documents::{condition, image, join, message, pool, secret};
+pub use crate::records::{Mark, told};
 
 /// Within which a change has to arrive that nothing stands in the way of. Generous: the machine may be busy.
 pub const SOON: Duration = Duration::from_secs(30);
@@ -38,13 +42,6 @@ pub struct World<'a> {
     command: OperatorCommand,
     /// Logs of the operators of a test that has not come to its good end.
     logs: Mutex<Vec<PathBuf>>,
-}
-
-/// A moment in the records of both proxies.
-#[derive(Clone, Copy, Debug)]
-pub struct Mark {
-    garm: usize,
-    kube: usize,
 }
 
 impl<'a> World<'a> {
@@ -134,65 +131,6 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Marks this moment in the records of both proxies.
-    pub fn mark(&self) -> Mark {
-        Mark {
-            garm: self.garm.proxy().mark(),
-            kube: self.kube.mark(),
-        }
-    }
-
-    /// What the operator changed in GARM since the mark.
-    pub fn garm_writes(&self, mark: Mark) -> Vec<Recorded> {
-        self.garm.proxy().writes_since(mark.garm)
-    }
-
-    /// How often the operator asked GARM for a route since the mark.
-    pub fn garm_count(&self, mark: Mark, route: &str) -> usize {
-        self.garm.proxy().count(mark.garm, route)
-    }
-
-    /// What the operator asked GARM since the mark.
-    pub fn garm_requests(&self, mark: Mark) -> Vec<Recorded> {
-        self.garm.proxy().since(mark.garm)
-    }
-
-    /// What the operator changed in Kubernetes since the mark, events apart.
-    pub fn kube_writes(&self, mark: Mark) -> Vec<Recorded> {
-        self.kube.writes_since(mark.kube)
-    }
-
-    /// Fails when the operator wrote anything anywhere since the mark, events included.
-    pub fn ensure_nothing_written(&self, mark: Mark) -> Result<()> {
-        let garm = told(&self.garm_writes(mark));
-        let kube = told(&self.kube_writes(mark));
-        let events = told(&self.kube.events_since(mark.kube));
-        ensure!(
-            garm.is_empty() && kube.is_empty() && events.is_empty(),
-            "written to GARM: {garm:#?}, to Kubernetes: {kube:#?}, events: {events:#?}"
-        );
-        Ok(())
-    }
-
-    /// Waits until the operator has asked nobody for anything for this long; watches and event sockets stay open meanwhile.
-    pub async fn wait_calm(&self, time: Duration) -> Result<()> {
-        poll_until(SOON + time, "the operator rests", async || {
-            let last = [self.garm.proxy().requests(), self.kube.requests()]
-                .into_iter()
-                .filter_map(|requests| requests.into_iter().filter(is_no_watch).next_back())
-                .max_by_key(|request| request.at);
-            Ok(match last {
-                Some(last) if last.at.elapsed() < time => Seen::NotYet(format!(
-                    "{} {} ago",
-                    last.route,
-                    last.at.elapsed().as_millis()
-                )),
-                _ => Seen::Yes(()),
-            })
-        })
-        .await
-    }
-
     /// Waits until something that is counted has come to pass.
     pub async fn wait_for(&self, what: &str, came: impl Fn() -> bool) -> Result<()> {
         let limit = SOON * 3;
@@ -204,19 +142,7 @@ impl<'a> World<'a> {
 
     /// The documents of a whole set: settings apart, everything that two pools need.
     pub fn manifests(&self) -> Vec<String> {
-        let github = self.garm.github().url();
-        vec![
-            secret("github-token", "token", "ghp_planted-token"),
-            secret("webhook-secret", "secret", "planted-webhook-secret"),
-            format!(
-                "kind: GitHubEndpoint\nmetadata: {{name: ghes}}\nspec:\n  description: fake\n  apiBaseUrl: {github}\n  uploadBaseUrl: {github}\n  baseUrl: {github}\n"
-            ),
-            "kind: GitHubCredential\nmetadata: {name: pat}\nspec:\n  description: token of the tests\n  authType: pat\n  endpointRef: {apiGroup: garm-operator.mercedes-benz.com, kind: GitHubEndpoint, name: ghes}\n  secretRef: {name: github-token, key: token}\n".to_owned(),
-            "kind: Repository\nmetadata: {name: tools}\nspec:\n  owner: acme\n  credentialsRef: {apiGroup: garm-operator.mercedes-benz.com, kind: GitHubCredential, name: pat}\n  webhookSecretRef: {name: webhook-secret, key: secret}\n".to_owned(),
-            image("runner", "runner:1"),
-            pool("small", "flavor: small\n  minIdleRunners: 1\n  maxRunners: 3"),
-            pool("large", "flavor: large\n  minIdleRunners: 1\n  maxRunners: 2"),
-        ]
+        documents::everything(&self.garm.github().url())
     }
 
     /// Applies documents with real kubectl, in this order.
@@ -440,20 +366,6 @@ impl Drop for World<'_> {
     }
 }
 
-/// The requests as lines to compare and to show: route and body.
-pub fn told(requests: &[Recorded]) -> Vec<String> {
-    let line = |request: &Recorded| match &request.body {
-        Some(_) => format!("{} {}", request.route, request.json()),
-        None => request.route.clone(),
-    };
-    requests.iter().map(line).collect()
-}
-
-/// Watches and sockets stay open at rest, and are renewed.
-fn is_no_watch(request: &Recorded) -> bool {
-    !request.query.contains("watch=true") && !request.route.contains("/ws/")
-}
-
 /// Installs the CRDs of the repository, once per control plane: a second apply changes nothing.
 async fn install_crds(plane: &ControlPlane) -> Result<()> {
     static INSTALLED: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
@@ -477,58 +389,8 @@ async fn install_crds(plane: &ControlPlane) -> Result<()> {
                 )
                 .await
                 .context("wait for the CRDs")?;
-            Ok(())
+            anyhow::Ok(())
         })
-        .await
-        .map(|()| ())
-}
-
-/// A condition of an object, or null.
-pub fn condition(object: &Value, type_: &str) -> Value {
-    let conditions = object["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    conditions
-        .into_iter()
-        .find(|c| c["type"] == type_)
-        .unwrap_or_default()
-}
-
-/// The message of a condition, empty without one.
-pub fn message(object: &Value, type_: &str) -> String {
-    let condition = condition(object, type_);
-    condition["message"].as_str().unwrap_or_default().to_owned()
-}
-
-/// Joins documents, giving each its API version where it has none.
-pub fn join(documents: &[String]) -> String {
-    documents.iter().fold(String::new(), |mut all, document| {
-        let version = if document.contains("apiVersion:") {
-            ""
-        } else {
-            "apiVersion: garm-operator.mercedes-benz.com/v1beta1\n"
-        };
-        let _ = write!(all, "---\n{version}{document}\n");
-        all
-    })
-}
-
-/// A Secret with one key.
-pub fn secret(name: &str, key: &str, value: &str) -> String {
-    format!(
-        "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\nstringData: {{{key}: {value}}}\n"
-    )
-}
-
-/// An Image.
-pub fn image(name: &str, tag: &str) -> String {
-    format!("kind: Image\nmetadata: {{name: {name}}}\nspec: {{tag: \"{tag}\"}}\n")
-}
-
-/// A Pool of the repository `tools` with some fields of its own.
-pub fn pool(name: &str, fields: &str) -> String {
-    format!(
-        "kind: Pool\nmetadata: {{name: {name}}}\nspec:\n  githubScopeRef: {{apiGroup: garm-operator.mercedes-benz.com, kind: Repository, name: tools}}\n  providerName: fake\n  imageName: runner\n  osType: linux\n  osArch: amd64\n  tags: [{name}, linux]\n  enabled: true\n  runnerBootstrapTimeout: 20\n  {fields}\n"
-    )
+        .await?;
+    Ok(())
 }

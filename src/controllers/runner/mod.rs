@@ -101,6 +101,10 @@ impl Controller for Runners {
         &self.context.hubs.runners
     }
 
+    fn needs_garm(&self, object: &Runner) -> bool {
+        !observe::is_orphaned(&self.context, object)
+    }
+
     async fn observe(&self, object: &Runner) -> Result<observe::Observed, Verdict> {
         observe::observe(&self.context, &self.names, &self.reaper, object).await
     }

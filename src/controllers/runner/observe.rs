@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use kube::{Resource, ResourceExt};
 
 use crate::api::meta;
 use crate::api::v1beta1::{Pool, Runner};
@@ -43,8 +44,9 @@ pub async fn observe(
 ) -> Result<Observed, Verdict> {
     let key = ObjectKey::of(&object.metadata);
     let name = names.instance_of(context, object);
+    let is_orphaned = is_orphaned(context, object);
     let mut instance = name.as_deref().and_then(|name| context.garm.instance(name));
-    if instance.is_none() && !is_proven_gone(context, names, object) {
+    if instance.is_none() && !is_orphaned && !is_proven_gone(context, names, object) {
         if let Some(name) = &name {
             instance = match context.garm.read_instance(name).await {
                 Ok(instance) => Some(Arc::new(instance)),
@@ -68,6 +70,7 @@ pub async fn observe(
     Ok(Observed {
         pool: instance
             .as_ref()
+            .filter(|_| !is_orphaned)
             .and_then(|instance| claiming_pool(context, &instance.pool_id)),
         enabled: context.runner_reconciliation,
         asked: name
@@ -89,6 +92,28 @@ pub fn claiming_pool(context: &Context, pool_id: &str) -> Option<Arc<Pool>> {
         claim(&pool.metadata, pools.iter().map(|other| &other.metadata)) == Claim::Owner
     })?;
     (!meta::is_terminating(&owner.metadata)).then(|| owner.clone())
+}
+
+/// Tells whether a terminating Runner's Pool is gone or going, as with garbage collection. Nothing is asked of GARM for it then, so that the
+/// Runners of a Pool that was dropped by `force-delete` go, too, when GARM is gone for good.
+pub fn is_orphaned(context: &Context, object: &Runner) -> bool {
+    if !meta::is_terminating(&object.metadata) {
+        return false;
+    }
+    let namespace = object.namespace().unwrap_or_default();
+    let owner = object
+        .owner_references()
+        .iter()
+        .find(|owner| owner.kind == Pool::kind(&()));
+    owner.is_some_and(|owner| {
+        let pool = context
+            .hubs
+            .pools
+            .get(&ObjectKey::new(&namespace, &owner.name));
+        !pool.is_some_and(|pool| {
+            pool.meta().uid.as_deref() == Some(&owner.uid) && !meta::is_terminating(pool.meta())
+        })
+    })
 }
 
 /// Tells whether the mirror's silence proves that the instance is gone: this process has seen it before, or a complete list was asked for
