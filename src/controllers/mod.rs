@@ -34,6 +34,8 @@ pub mod runner;
 pub mod scope;
 pub mod server_config;
 pub mod sweeper;
+#[cfg(test)]
+mod testing;
 pub mod wiring;
 
 /// The one watch of every kind, shared by all controllers.
