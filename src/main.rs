@@ -24,8 +24,20 @@ fn operate(operator: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("garm-operator: {error:#}");
+            eprintln!("garm-operator: {}", story(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Tells an error with its causes; libraries that repeat a cause in their own text do not get it told twice.
+fn story(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |told, cause| {
+        let cause = cause.to_string();
+        match told.as_str() {
+            "" => cause,
+            before if before.contains(&cause) => told,
+            before => format!("{before}: {cause}"),
+        }
+    })
 }

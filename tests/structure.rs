@@ -1,6 +1,8 @@
 //! Keeps imports going one way: `api` ← `domain` ← `controllers` ← `run`. GARM's client knows nothing of Kubernetes, the Kubernetes side
 //! nothing of pools, and what is pure names no client, no clock of its own and nothing asynchronous.
 
+#![expect(clippy::unwrap_used, reason = "helpers of a test are part of it")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -218,6 +218,10 @@ impl<S> Plan<S> {
 pub struct Effect {
     /// A POST or PUT was answered with success: what to remember of it.
     pub pushed: Option<Pushed>,
+    /// A POST or PUT was answered with success that changes nothing of what is remembered.
+    pub stamped: bool,
+    /// Annotations to set, or to remove where there is no value.
+    pub annotations: Vec<(&'static str, Option<String>)>,
     /// The id in GARM changed and has to be stored before anything else is done.
     pub identity: bool,
     /// The object itself is gone: nothing more is to be written.
@@ -499,7 +503,7 @@ async fn apply<C: Controller>(
     observed: &mut C::Observed,
 ) -> Result<Applied<C>, Next> {
     let context = controller.context();
-    let mut memory: Option<Pushed> = None;
+    let mut memory = Memory::default();
     let mut plan = controller.plan(&object, observed, Timestamp::now());
     let mut last_shape = String::new();
     'rounds: for round in 0.. {
@@ -509,7 +513,7 @@ async fn apply<C: Controller>(
         // Names of what is sent, no values; the same again means that the last time changed nothing.
         let shape = format!("{:?}", plan.steps);
         if round == ROUNDS || shape == last_shape {
-            tracing::warn!(object = %object.name_any(), kind = C::NAME, steps = ?plan.steps, "plan did not converge");
+            tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, steps = ?plan.steps, "plan did not converge");
             plan = Plan::idle(Verdict::Failed {
                 reason: reasons::RECONCILE_ERROR,
                 message: "GARM accepts the change without making it; the field cannot be changed, so delete the object and make it anew".to_owned(),
@@ -526,9 +530,9 @@ async fn apply<C: Controller>(
                             .forget(object.meta().uid.as_deref().unwrap_or_default());
                         return Err(Next::Done);
                     }
-                    if effect.pushed.is_some() {
-                        memory = effect.pushed;
-                    }
+                    memory.stamped |= effect.stamped || effect.pushed.is_some();
+                    memory.pushed = effect.pushed.or(memory.pushed);
+                    memory.annotations.extend(effect.annotations);
                     if effect.identity {
                         object = store_identity(controller, object, observed).await?;
                     }
@@ -553,8 +557,8 @@ async fn apply<C: Controller>(
         }
         plan = controller.plan(&object, observed, Timestamp::now());
     }
-    if let Some(memory) = memory {
-        object = remember(controller, object, &memory).await?;
+    if memory != Memory::default() {
+        object = remember(controller, object, memory).await?;
     }
     Ok(Applied { object, plan })
 }
@@ -573,21 +577,34 @@ async fn store_identity<C: Controller>(
     write_status(controller, &object, &status).await
 }
 
-/// Writes `last-sync-time` and `pushed` in one patch.
+/// What a pass leaves in annotations.
+#[derive(Default, PartialEq)]
+struct Memory {
+    stamped: bool,
+    pushed: Option<Pushed>,
+    annotations: Vec<(&'static str, Option<String>)>,
+}
+
+/// Writes `last-sync-time`, `pushed` and whatever else steps left in one patch.
 async fn remember<C: Controller>(
     controller: &C,
     object: Arc<C::Object>,
-    memory: &Pushed,
+    memory: Memory,
 ) -> Result<Arc<C::Object>, Next> {
-    let now = Timestamp::now();
-    let time = Timestamp::from_second(now.as_second())
-        .unwrap_or(now)
-        .to_string();
-    let pushed = (*memory != Pushed::default()).then(|| memory.render());
-    let annotations = [
-        (meta::LAST_SYNC_TIME, Some(time.as_str())),
-        (meta::PUSHED, pushed.as_deref()),
-    ];
+    let mut values = memory.annotations;
+    if memory.stamped {
+        let now = Timestamp::now();
+        let time = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        values.push((meta::LAST_SYNC_TIME, Some(time.to_string())));
+    }
+    if let Some(pushed) = memory.pushed {
+        let known = pushed != Pushed::default();
+        values.push((meta::PUSHED, known.then(|| pushed.render())));
+    }
+    let annotations: Vec<(&str, Option<&str>)> = values
+        .iter()
+        .map(|(name, value)| (*name, value.as_deref()))
+        .collect();
     let change = MetaPatch {
         annotations: &annotations,
         ..MetaPatch::default()

@@ -98,6 +98,11 @@ pub fn id_index(id: &str) -> String {
     format!("id:{id}")
 }
 
+/// Index value under which objects are found by their uid.
+pub fn uid_index(uid: &str) -> String {
+    format!("uid:{uid}")
+}
+
 /// Index value under which objects are found by what they refer to in their own namespace.
 pub fn reference_index(kind: &str, namespace: &str, name: &str) -> String {
     format!("{kind}:{namespace}/{name}")

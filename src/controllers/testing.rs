@@ -91,6 +91,7 @@ pub(super) async fn context(objects: Vec<Value>) -> Arc<Context> {
         timings,
         runner_reconciliation: true,
         min_idle_runners_age: Duration::from_secs(300),
+        failed_runner_ttl: None,
         kube,
         garm: Garm::new(settings, Arc::new(NoObserver)),
         hubs,

@@ -1,8 +1,8 @@
 //! Repository, Organization and Enterprise seen as one: the scope in which GARM runs pools.
 
-use crate::api::meta;
 use crate::api::refs::{SecretKeyRef, TypedRef};
 use crate::api::v1beta1::{Enterprise, EntityStatus, Organization, Repository};
+use crate::api::{event, meta};
 use crate::garm::wire::{Entity, EntityKind};
 
 /// What the rules read of a scope object.
@@ -16,6 +16,8 @@ pub struct ScopeView<'a> {
     pub webhook_secret: &'a SecretKeyRef,
     /// Pool balancer as written; empty means GARM's default.
     pub balancer: &'a str,
+    /// Whether a webhook on GitHub is asked for; `None` for enterprises, which have none.
+    pub install_webhook: Option<bool>,
 }
 
 /// A Kubernetes kind that stands for an entity in GARM.
@@ -35,7 +37,7 @@ pub trait Scope {
 }
 
 macro_rules! scope {
-    ($kind:ident, $entity:ident, $finalizer:expr, $component:literal, $owner:expr) => {
+    ($kind:ident, $entity:ident, $finalizer:expr, $component:expr, $owner:expr, $webhook:expr) => {
         impl Scope for $kind {
             const KIND: EntityKind = EntityKind::$entity;
             const FINALIZER: &'static str = $finalizer;
@@ -44,11 +46,13 @@ macro_rules! scope {
 
             fn view(&self) -> ScopeView<'_> {
                 let owner: fn(&Self) -> Option<&str> = $owner;
+                let webhook: fn(&Self) -> Option<bool> = $webhook;
                 ScopeView {
                     owner: owner(self),
                     credentials: &self.spec.credentials_ref,
                     webhook_secret: &self.spec.webhook_secret_ref,
                     balancer: self.spec.pool_balancer_type.as_deref().unwrap_or_default(),
+                    install_webhook: webhook(self),
                 }
             }
 
@@ -63,21 +67,24 @@ scope!(
     Repository,
     Repository,
     meta::FINALIZER_REPOSITORY,
-    "repository-controller",
-    |r| Some(&r.spec.owner)
+    event::reporter::REPOSITORY,
+    |r| Some(&r.spec.owner),
+    |r| Some(r.spec.install_webhook.unwrap_or_default())
 );
 scope!(
     Organization,
     Organization,
     meta::FINALIZER_ORGANIZATION,
-    "organization-controller",
-    |_| None
+    event::reporter::ORGANIZATION,
+    |_| None,
+    |o| Some(o.spec.install_webhook.unwrap_or_default())
 );
 scope!(
     Enterprise,
     Enterprise,
     meta::FINALIZER_ENTERPRISE,
-    "enterprise-controller",
+    event::reporter::ENTERPRISE,
+    |_| None,
     |_| None
 );
 

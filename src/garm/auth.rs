@@ -98,7 +98,7 @@ impl Auth {
         {
             return Err(earlier.error.clone());
         }
-        let result = self.log_in(http, &password).await;
+        let result = self.log_in(http, &password, refused.is_none()).await;
         self.observer.login(result.is_ok());
         match result {
             Ok(session) => {
@@ -117,6 +117,8 @@ impl Auth {
                     Error::LoginRefused | Error::BadRequest { .. } | Error::Conflict { .. }
                 ) {
                     *turn = Some(self.refused(turn.take(), password, error.clone()));
+                    // Nobody needs to try the old token again.
+                    *self.current.write().unwrap_or_else(PoisonError::into_inner) = None;
                 }
                 Err(error)
             }
@@ -143,7 +145,19 @@ impl Auth {
         }
     }
 
-    async fn log_in(&self, http: &Http, password: &SecretString) -> Result<Session, Error> {
+    async fn log_in(
+        &self,
+        http: &Http,
+        password: &SecretString,
+        is_first: bool,
+    ) -> Result<Session, Error> {
+        if is_first && self.settings.init && self.looks_uninitialised(http).await {
+            match self.first_run(http, password).await {
+                // Initialised, but without URLs, or somebody else was faster.
+                Ok(()) | Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         match self.ask(http, password).await {
             // v0.1.x answers so too when it has no admin yet; only a first-run tells.
             Err(Error::LoginRefused) if self.settings.init => {
@@ -208,8 +222,8 @@ impl Auth {
         })
     }
 
-    /// Says whether a GARM that refuses the login has no admin yet: v0.1.x answers calls without a token by its gates, and
-    /// URLs cannot be set before there is an admin.
+    /// Says whether GARM may have no admin yet. v0.1.x answers calls without a token by its URL gate then, because URLs
+    /// cannot be set before there is an admin; with an admin and URLs it asks for a token.
     async fn looks_uninitialised(&self, http: &Http) -> bool {
         let request = Request {
             label: "pool.List",

@@ -75,7 +75,7 @@ pub enum Error {
     #[error("GARM cannot be reached: {0}")]
     Transport(#[source] Transport),
     /// No answer came in time.
-    #[error("GARM did not answer in time")]
+    #[error("GARM did not answer in time; check its load and its log")]
     Timeout,
     /// An answer came that does not fit GARM's API.
     #[error("GARM's answer to {operation} could not be read")]
@@ -220,7 +220,8 @@ pub(super) fn refusal(
         (409, _) if said.is_some() => Error::Conflict { details: details() },
         (400 | 422, _) if said.is_some() => Error::BadRequest { details: details() },
         (429, _) => Error::RateLimited { retry_after },
-        (500.., _) => Error::Server {
+        // A gateway's own failures have no such body.
+        (500.., _) if status == 500 || said.is_some() => Error::Server {
             status,
             details: match details() {
                 text if text.is_empty() || text == "Server error" => NO_DETAILS.to_owned(),

@@ -287,10 +287,7 @@ pub(super) fn cause(error: &(dyn StdError + 'static), is_connect: bool) -> Trans
         {
             return Transport::Refused;
         }
-        // An I/O error hands over what it wraps only by this way.
-        let tls = error
-            .downcast_ref::<rustls::Error>()
-            .or_else(|| io?.get_ref()?.downcast_ref::<rustls::Error>());
+        let tls = tls_fault(error);
         if let Some(tls) = tls {
             return match tls {
                 rustls::Error::InvalidCertificate(why) => {
@@ -312,6 +309,13 @@ pub(super) fn cause(error: &(dyn StdError + 'static), is_connect: bool) -> Trans
     } else {
         Transport::Closed
     }
+}
+
+/// Finds a TLS error that I/O errors wrap, perhaps several times; their `source` skips what they wrap.
+fn tls_fault<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
+    error
+        .downcast_ref::<rustls::Error>()
+        .or_else(|| tls_fault(error.downcast_ref::<io::Error>()?.get_ref()?))
 }
 
 fn certificate_fault(error: &rustls::CertificateError) -> &'static str {
@@ -365,6 +369,20 @@ mod tests {
         assert_eq!(
             address,
             "http://garm/api/v1/github/endpoints/a%2Fb%20%3F%23%C3%BC?forceRemove=true"
+        );
+    }
+
+    #[test]
+    fn finds_the_cause_however_deep_it_is_wrapped() {
+        let untrusted = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, untrusted));
+        let expected = Transport::Certificate("unknown issuer".to_owned());
+        assert_eq!(cause(&wrapped, true), expected);
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert_eq!(cause(&refused, true), Transport::Refused);
+        assert_eq!(
+            cause(&io::Error::other("broken pipe"), false),
+            Transport::Closed
         );
     }
 

@@ -13,8 +13,12 @@ mod handle;
 mod http;
 mod lanes;
 mod mirror;
+mod routes;
 mod settings;
 pub mod wire;
+
+#[cfg(test)]
+mod client_test;
 
 pub use availability::Availability;
 pub use error::{Error, Transport};

@@ -113,7 +113,7 @@ impl Default for Timings {
             grace: s(5),
             urls_poll: s(5),
             tombstone: s(60),
-            reread_delay: ms(50),
+            reread_delay: ms(30),
             manager_watch: (s(5), s(60), s(30)),
         }
     }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header::USER_AGENT};
 use kube::{
     Client, Config,
     client::{Body, ClientBuilder},
@@ -85,6 +85,11 @@ pub fn from_config(
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
     config.default_retry = false;
+    // Audit logs and `managedFields` name writers by it, up to the slash.
+    config.headers.push((
+        USER_AGENT,
+        HeaderValue::from_static(concat!("garm-operator/", env!("CARGO_PKG_VERSION"))),
+    ));
     let host = config
         .cluster_url
         .authority()

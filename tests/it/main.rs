@@ -3,9 +3,25 @@
 //! The binary brings the control plane up once, gives each test a namespace and a GARM of its own, and is itself the provider and the guard
 //! that these servers need.
 
+mod documents;
+mod records;
 mod world;
 
+mod changes;
+mod crash;
+mod deletion;
+mod faults;
+mod fresh;
+mod input;
+mod kinds;
 mod main_path;
+mod process;
+mod recovery;
+mod rest;
+mod runners;
+mod startup;
+mod undecodable;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -14,6 +30,21 @@ use garm_operator_ground::harness::Suite;
 fn main() -> ExitCode {
     garm_operator_ground::entry();
     let mut suite = Suite::new();
+    // The longest first: the others run beside it.
+    rest::register(&mut suite);
+    changes::register(&mut suite);
+    crash::register(&mut suite);
+    deletion::register(&mut suite);
+    faults::register(&mut suite);
+    fresh::register(&mut suite);
+    input::register(&mut suite);
+    kinds::register(&mut suite);
     main_path::register(&mut suite);
+    process::register(&mut suite);
+    recovery::register(&mut suite);
+    runners::register(&mut suite);
+    startup::register(&mut suite);
+    undecodable::register(&mut suite);
+    webhook::register(&mut suite);
     suite.run()
 }

@@ -1,17 +1,33 @@
 //! One test's world: a namespace, a GARM, counting proxies before both servers, and the operator as a process.
 
-use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use garm_operator::api::v1beta1::{
+    GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Pool, Repository, Runner,
+};
 use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::proxy::Proxy;
 use garm_operator_ground::servers::GarmVersion;
 use garm_operator_ground::{ControlPlane, Garm, GarmOptions, Ground, Operator, OperatorCommand};
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::discovery::ApiResource;
 use serde_json::Value;
+
+use crate::documents;
+
+pub use crate::documents::{condition, image, join, message, pool, secret};
+pub use crate::records::{Mark, told};
 
 /// Within which a change has to arrive that nothing stands in the way of. Generous: the machine may be busy.
 pub const SOON: Duration = Duration::from_secs(30);
+
+/// How much of an operator's log a failed test shows.
+const LOG_LINES: usize = 80;
 
 /// Everything one test works with.
 pub struct World<'a> {
@@ -24,6 +40,8 @@ pub struct World<'a> {
     /// This test's namespace.
     pub namespace: String,
     command: OperatorCommand,
+    /// Logs of the operators of a test that has not come to its good end.
+    logs: Mutex<Vec<PathBuf>>,
 }
 
 impl<'a> World<'a> {
@@ -40,6 +58,16 @@ impl<'a> World<'a> {
     ) -> Result<Self> {
         let plane = ground.control_plane().await?;
         install_crds(plane).await?;
+        Self::on(ground, plane, version, options).await
+    }
+
+    /// Builds a world on a control plane of its own, which has what CRDs the test gives it.
+    pub async fn on(
+        ground: &'a Ground,
+        plane: &'a ControlPlane,
+        version: GarmVersion,
+        options: GarmOptions,
+    ) -> Result<Self> {
         let garm = ground.garm_with(version, options).await?;
         let kube = plane.proxy().await?;
         let namespace = plane.create_namespace("test").await?;
@@ -56,6 +84,7 @@ impl<'a> World<'a> {
             kube,
             namespace,
             command,
+            logs: Mutex::default(),
         })
     }
 
@@ -72,25 +101,48 @@ impl<'a> World<'a> {
     /// Starts a command made by [`Self::command`] and waits until it serves.
     pub async fn start(&self, command: &OperatorCommand) -> Result<Operator> {
         let mut operator = command.start()?;
+        self.logs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(operator.log_path().to_owned());
         operator.wait_ready(SOON).await?;
         Ok(operator)
     }
 
+    /// Starts the operator, applies everything, and waits until all is Ready, each pool has its idle runner, and nothing moves any more.
+    pub async fn settled_operator(&self, command: &OperatorCommand) -> Result<Operator> {
+        let operator = self.start(command).await?;
+        self.apply(&self.manifests()).await?;
+        self.wait_all_ready().await?;
+        self.wait_idle_runners(2).await?;
+        self.wait_counted().await?;
+        self.wait_calm(Duration::from_secs(4)).await?;
+        Ok(operator)
+    }
+
+    /// Waits until both pools show one idle runner and no other.
+    pub async fn wait_counted(&self) -> Result<()> {
+        for pool in ["small", "large"] {
+            self.wait("pool", pool, "one idle runner counted", |pool| {
+                pool["status"]["runners"]["idle"] == 1 && pool["status"]["runners"]["total"] == 1
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until something that is counted has come to pass.
+    pub async fn wait_for(&self, what: &str, came: impl Fn() -> bool) -> Result<()> {
+        let limit = SOON * 3;
+        poll_until(limit, what, async || {
+            Ok(Seen::when(came(), |came| *came).map(|_| ()))
+        })
+        .await
+    }
+
     /// The documents of a whole set: settings apart, everything that two pools need.
     pub fn manifests(&self) -> Vec<String> {
-        let github = self.garm.github().url();
-        vec![
-            secret("github-token", "token", "ghp_planted-token"),
-            secret("webhook-secret", "secret", "planted-webhook-secret"),
-            format!(
-                "kind: GitHubEndpoint\nmetadata: {{name: ghes}}\nspec:\n  description: fake\n  apiBaseUrl: {github}\n  uploadBaseUrl: {github}\n  baseUrl: {github}\n"
-            ),
-            "kind: GitHubCredential\nmetadata: {name: pat}\nspec:\n  description: token of the tests\n  authType: pat\n  endpointRef: {apiGroup: garm-operator.mercedes-benz.com, kind: GitHubEndpoint, name: ghes}\n  secretRef: {name: github-token, key: token}\n".to_owned(),
-            "kind: Repository\nmetadata: {name: tools}\nspec:\n  owner: acme\n  credentialsRef: {apiGroup: garm-operator.mercedes-benz.com, kind: GitHubCredential, name: pat}\n  webhookSecretRef: {name: webhook-secret, key: secret}\n".to_owned(),
-            image("runner", "runner:1"),
-            pool("small", "flavor: small\n  minIdleRunners: 1\n  maxRunners: 3"),
-            pool("large", "flavor: large\n  minIdleRunners: 1\n  maxRunners: 2"),
-        ]
+        documents::everything(&self.garm.github().url())
     }
 
     /// Applies documents with real kubectl, in this order.
@@ -107,13 +159,8 @@ impl<'a> World<'a> {
 
     /// Reads an object; `None` when it does not exist.
     pub async fn get(&self, kind: &str, name: &str) -> Result<Option<Value>> {
-        let text = self
-            .kubectl(&["get", kind, name, "--ignore-not-found", "-o", "json"], "")
-            .await?;
-        if text.trim().is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(serde_json::from_str(&text)?))
+        let object = self.api(kind)?.get_opt(name).await?;
+        Ok(object.map(serde_json::to_value).transpose()?)
     }
 
     /// Reads an object that exists.
@@ -123,11 +170,88 @@ impl<'a> World<'a> {
             .ok_or_else(|| anyhow!("{kind} {name} does not exist"))
     }
 
-    /// Lists the objects of some kinds.
-    pub async fn list(&self, kinds: &str) -> Result<Vec<Value>> {
-        let text = self.kubectl(&["get", kinds, "-o", "json"], "").await?;
-        let list: Value = serde_json::from_str(&text)?;
-        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    /// Lists the objects of a kind.
+    pub async fn list(&self, kind: &str) -> Result<Vec<Value>> {
+        let list = self.api(kind)?.list(&ListParams::default()).await?;
+        let values = list.items.into_iter().map(serde_json::to_value);
+        Ok(values.collect::<Result<_, _>>()?)
+    }
+
+    /// Changes an object by a merge patch.
+    pub async fn patch(&self, kind: &str, name: &str, change: Value) -> Result<Value> {
+        let patch = Patch::Merge(change);
+        let object = self
+            .api(kind)?
+            .patch(name, &PatchParams::default(), &patch)
+            .await
+            .with_context(|| format!("patch {kind} {name}"))?;
+        Ok(serde_json::to_value(object)?)
+    }
+
+    /// Deletes an object without waiting until it is gone.
+    pub async fn delete(&self, kind: &str, name: &str) -> Result<()> {
+        self.api(kind)?
+            .delete(name, &kube::api::DeleteParams::default())
+            .await
+            .with_context(|| format!("delete {kind} {name}"))?;
+        Ok(())
+    }
+
+    /// The Kubernetes events about an object, of this type and reason.
+    pub async fn events(&self, name: &str, type_: &str, reason: &str) -> Result<Vec<Value>> {
+        let mut events = self.list("event").await?;
+        events.retain(|event| {
+            event["regarding"]["name"] == name
+                && event["type"] == type_
+                && event["reason"] == reason
+        });
+        Ok(events)
+    }
+
+    fn api(&self, kind: &str) -> Result<Api<DynamicObject>> {
+        let resource = match kind.trim_end_matches('s') {
+            "githubendpoint" => ApiResource::erase::<GitHubEndpoint>(&()),
+            "githubcredential" => ApiResource::erase::<GitHubCredential>(&()),
+            "repository" => ApiResource::erase::<Repository>(&()),
+            "image" => ApiResource::erase::<Image>(&()),
+            "pool" => ApiResource::erase::<Pool>(&()),
+            "runner" => ApiResource::erase::<Runner>(&()),
+            "garmserverconfig" => ApiResource::erase::<GarmServerConfig>(&()),
+            "event" => ApiResource::erase::<Event>(&()),
+            other => bail!("the tests do not know the kind {other}"),
+        };
+        Ok(Api::namespaced_with(
+            self.plane.client(),
+            &self.namespace,
+            &resource,
+        ))
+    }
+
+    /// Waits until an object is as wanted; answers it.
+    pub async fn wait(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        poll_until(SOON, &format!("{kind} {name}: {what}"), async || {
+            Ok(match self.get(kind, name).await? {
+                Some(object) if wanted(&object) => Seen::Yes(object),
+                Some(object) => Seen::NotYet(object["status"].to_string()),
+                None => Seen::NotYet("no object".to_owned()),
+            })
+        })
+        .await
+    }
+
+    /// The id that an object has in GARM, as its status tells.
+    pub async fn id(&self, kind: &str, name: &str) -> Result<String> {
+        let object = self.object(kind, name).await?;
+        Ok(match &object["status"]["id"] {
+            Value::String(id) => id.clone(),
+            other => other.to_string(),
+        })
     }
 
     /// Waits until a condition of an object is as wanted; answers the object.
@@ -139,19 +263,10 @@ impl<'a> World<'a> {
         status: &str,
         reason: &str,
     ) -> Result<Value> {
-        let what = format!("{kind} {name}: {type_}={status} {reason}");
-        poll_until(SOON, &what, async || {
-            let Some(object) = self.get(kind, name).await? else {
-                return Ok(Seen::NotYet("no object".to_owned()));
-            };
-            let condition = condition(&object, type_);
-            let matches = condition["status"] == status
-                && (reason.is_empty() || condition["reason"] == reason);
-            Ok(if matches {
-                Seen::Yes(object)
-            } else {
-                Seen::NotYet(condition.to_string())
-            })
+        let what = format!("{type_}={status} {reason}");
+        self.wait(kind, name, &what, |object| {
+            let condition = condition(object, type_);
+            condition["status"] == status && (reason.is_empty() || condition["reason"] == reason)
         })
         .await
     }
@@ -226,7 +341,28 @@ impl<'a> World<'a> {
         if log.contains("panicked") {
             bail!("something panicked:\n{log}");
         }
+        self.logs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
         Ok(())
+    }
+}
+
+impl Drop for World<'_> {
+    /// Shows what the operators of a failed test have logged: their files go with the ground.
+    fn drop(&mut self) {
+        let logs = self.logs.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for path in logs {
+            let log = std::fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines.len().saturating_sub(LOG_LINES);
+            eprintln!(
+                "--- the operator in {} logged at last:\n{}",
+                self.namespace,
+                lines[last..].join("\n")
+            );
+        }
     }
 }
 
@@ -253,52 +389,8 @@ async fn install_crds(plane: &ControlPlane) -> Result<()> {
                 )
                 .await
                 .context("wait for the CRDs")?;
-            Ok(())
+            anyhow::Ok(())
         })
-        .await
-        .map(|()| ())
-}
-
-/// A condition of an object, or null.
-pub fn condition(object: &Value, type_: &str) -> Value {
-    let conditions = object["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    conditions
-        .into_iter()
-        .find(|c| c["type"] == type_)
-        .unwrap_or_default()
-}
-
-/// Joins documents, giving each its API version where it has none.
-pub fn join(documents: &[String]) -> String {
-    documents.iter().fold(String::new(), |mut all, document| {
-        let version = if document.contains("apiVersion:") {
-            ""
-        } else {
-            "apiVersion: garm-operator.mercedes-benz.com/v1beta1\n"
-        };
-        let _ = write!(all, "---\n{version}{document}\n");
-        all
-    })
-}
-
-/// A Secret with one key.
-pub fn secret(name: &str, key: &str, value: &str) -> String {
-    format!(
-        "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\nstringData: {{{key}: {value}}}\n"
-    )
-}
-
-/// An Image.
-pub fn image(name: &str, tag: &str) -> String {
-    format!("kind: Image\nmetadata: {{name: {name}}}\nspec: {{tag: \"{tag}\"}}\n")
-}
-
-/// A Pool of the repository `tools` with some fields of its own.
-pub fn pool(name: &str, fields: &str) -> String {
-    format!(
-        "kind: Pool\nmetadata: {{name: {name}}}\nspec:\n  githubScopeRef: {{apiGroup: garm-operator.mercedes-benz.com, kind: Repository, name: tools}}\n  providerName: fake\n  imageName: runner\n  osType: linux\n  osArch: amd64\n  tags: [{name}, linux]\n  enabled: true\n  runnerBootstrapTimeout: 20\n  {fields}\n"
-    )
+        .await?;
+    Ok(())
 }

@@ -52,6 +52,10 @@ pub struct Observed {
     pub instances: Vec<Arc<Instance>>,
     /// The idle ones, and since when they have been idle.
     pub idle: Vec<(Arc<Instance>, Timestamp)>,
+    /// The failed ones, and since when they have been so.
+    pub failed: Vec<(Arc<Instance>, Timestamp)>,
+    /// Age from which a failed one goes, if at all.
+    pub failed_ttl: Option<Duration>,
     /// Age from which an idle runner above the minimum goes.
     pub idle_age: Duration,
     /// Counts to show, which may lag behind for some seconds.
@@ -82,6 +86,8 @@ impl Observed {
             hasher,
             instances: Vec::new(),
             idle: Vec::new(),
+            failed: Vec::new(),
+            failed_ttl: None,
             idle_age,
             counts: RunnerCounts::default(),
             counts_due: None,
@@ -353,6 +359,12 @@ fn observe_runners(
     let plain: Vec<&Instance> = idle.iter().map(|i| &**i).collect();
     let since = memory.idle_since(&observed.uid, &plain, Timestamp::now());
     observed.idle = idle.into_iter().zip(since).collect();
+    let lost = |i: &&Arc<Instance>| i.status == "error" && !observed.asked.contains(&i.name);
+    let failed: Vec<Arc<Instance>> = observed.instances.iter().filter(lost).cloned().collect();
+    let plain: Vec<&Instance> = failed.iter().map(|i| &**i).collect();
+    let since = memory.failed_since(&observed.uid, &plain, Timestamp::now());
+    observed.failed = failed.into_iter().zip(since).collect();
+    observed.failed_ttl = context.failed_runner_ttl;
     let stored = object.status.as_ref().and_then(|status| status.runners);
     if context.garm.complete(Collection::Instances).is_none()
         && let Some(stored) = stored

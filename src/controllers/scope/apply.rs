@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::condition::reasons;
-use crate::api::event;
+use crate::api::{event, meta};
 use crate::controllers::Context;
 use crate::controllers::driver::{Effect, Verdict};
 use crate::domain::entity::DesiredEntity;
@@ -13,10 +13,12 @@ use crate::garm::wire::EntityKind;
 
 use super::observe::Observed;
 use super::plan::Step;
+use super::webhook::{Tries, act};
 
 /// Makes one call and updates what is observed with its answer.
 pub async fn execute(
     context: &Context,
+    tries: &Tries,
     kind: EntityKind,
     observed: &mut Observed,
     step: &Step,
@@ -41,9 +43,14 @@ pub async fn execute(
                 format!("{} was changed in GARM", kind.word()),
             ))
         }
+        Step::Webhook { id, action } => {
+            let webhook = observed.webhook.get_or_insert_default();
+            Ok(act(context, tries, &observed.uid, (kind, id), webhook, *action).await)
+        }
         Step::Delete { id } => match context.garm.delete_entity(kind, id).await {
             Ok(()) | Err(garm::Error::NotFound) => {
                 observed.actual = None;
+                tries.forget(&observed.uid);
                 Ok(Effect::default())
             }
             Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
@@ -75,11 +82,22 @@ async fn create(
         Ok(made) => {
             observed.pushed = desired.memory(&observed.hasher, &observed.uid, &made.id);
             observed.actual = Some(Arc::new(made));
-            Ok(Effect::pushed(
-                observed.pushed.clone(),
-                event::INFO,
-                format!("{} was made in GARM", kind.word()),
-            ))
+            // A webhook of before belongs to an entity that is gone.
+            let stale = observed
+                .webhook
+                .as_mut()
+                .and_then(|webhook| webhook.ours.take());
+            Ok(Effect {
+                annotations: stale
+                    .map(|_| (meta::WEBHOOK_ID, None))
+                    .into_iter()
+                    .collect(),
+                ..Effect::pushed(
+                    observed.pushed.clone(),
+                    event::INFO,
+                    format!("{} was made in GARM", kind.word()),
+                )
+            })
         }
         Err(garm::Error::Conflict { .. }) => {
             let all = context

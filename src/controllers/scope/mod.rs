@@ -4,6 +4,7 @@ mod apply;
 mod observe;
 mod plan;
 mod status;
+mod webhook;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -72,6 +73,7 @@ impl ScopeObject for Enterprise {
 /// Reconciles one of the three kinds.
 pub struct Scopes<K> {
     context: Arc<Context>,
+    tries: webhook::Tries,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -80,6 +82,7 @@ impl<K: ScopeObject> Scopes<K> {
     pub fn new(context: Arc<Context>) -> Self {
         Self {
             context,
+            tries: webhook::Tries::default(),
             kind: PhantomData,
         }
     }
@@ -113,7 +116,7 @@ impl<K: ScopeObject> Controller for Scopes<K> {
     }
 
     async fn observe(&self, object: &K) -> Result<observe::Observed, Verdict> {
-        observe::observe(&self.context, object).await
+        observe::observe(&self.context, &self.tries, object).await
     }
 
     fn plan(&self, object: &K, observed: &observe::Observed, _: Timestamp) -> Plan<plan::Step> {
@@ -126,7 +129,7 @@ impl<K: ScopeObject> Controller for Scopes<K> {
         observed: &mut observe::Observed,
         step: &plan::Step,
     ) -> Result<Effect, Verdict> {
-        apply::execute(&self.context, K::KIND, observed, step).await
+        apply::execute(&self.context, &self.tries, K::KIND, observed, step).await
     }
 
     fn status(

@@ -21,6 +21,7 @@ use crate::garm::wire::{Entity, EntityKind};
 use crate::runtime::ObjectKey;
 
 use super::ScopeObject;
+use super::webhook::{Tries, Webhook};
 
 /// What a pass knows.
 pub struct Observed {
@@ -42,12 +43,18 @@ pub struct Observed {
     pub pushed: Pushed,
     /// Makes the keyed hashes.
     pub hasher: Hasher,
+    /// The webhook on GitHub; `None` for a kind that has none.
+    pub webhook: Option<Webhook>,
     /// Pools that keep GARM from deleting it.
     pub dependants: Vec<String>,
 }
 
 /// Reads what a plan needs. Deletion reads no Secret and follows no reference.
-pub async fn observe<K: ScopeObject>(context: &Context, object: &K) -> Result<Observed, Verdict> {
+pub async fn observe<K: ScopeObject>(
+    context: &Context,
+    tries: &Tries,
+    object: &K,
+) -> Result<Observed, Verdict> {
     let namespace = object.namespace().unwrap_or_default();
     let view = object.view();
     let key = entity_key(context, object);
@@ -65,6 +72,9 @@ pub async fn observe<K: ScopeObject>(context: &Context, object: &K) -> Result<Ob
         key,
         pushed: Pushed::parse(meta::annotation(object.meta(), meta::PUSHED)),
         hasher: context.hasher.clone(),
+        webhook: view
+            .install_webhook
+            .map(|wanted| webhook(object, wanted, tries)),
         dependants: Vec::new(),
         actual,
     };
@@ -91,6 +101,14 @@ pub async fn observe<K: ScopeObject>(context: &Context, object: &K) -> Result<Ob
     observed.credentials = Some(credentials.shape());
     observed.secret = Some(secret.shape());
     Ok(observed)
+}
+
+fn webhook<K: ScopeObject>(object: &K, wanted: bool, tries: &Tries) -> Webhook {
+    let conditions = object
+        .entity_status()
+        .map(|status| status.conditions.as_slice());
+    let retry = tries.wait(&object.uid().unwrap_or_default());
+    Webhook::read(wanted, object.meta(), conditions.unwrap_or_default(), retry)
 }
 
 /// The key of the entity, once the credentials object tells the endpoint.

@@ -12,6 +12,7 @@ use crate::domain::ownership::Claim;
 use crate::garm::wire::{Entity, UpdateEntity};
 
 use super::observe::Observed;
+use super::webhook::{Action, Webhook};
 use super::{CREDENTIALS, SECRET};
 
 /// One call to GARM.
@@ -27,6 +28,13 @@ pub enum Step {
         update: UpdateEntity,
         /// What was wanted, to remember it once it is sent.
         desired: DesiredEntity,
+    },
+    /// Install or remove the webhook on GitHub.
+    Webhook {
+        /// Id in GARM.
+        id: String,
+        /// Which of the two.
+        action: Action,
     },
     /// DELETE it.
     Delete {
@@ -70,15 +78,19 @@ pub fn plan(kind: &str, metadata: &ObjectMeta, observed: &Observed) -> Plan<Step
 fn update(observed: &Observed, desired: &DesiredEntity, actual: &Entity) -> Plan<Step> {
     let memory = desired.memory(&observed.hasher, &observed.uid, &actual.id);
     let update = desired.diff(actual, &observed.pushed, &memory);
-    let steps = if update.is_empty() {
-        Vec::new()
-    } else {
-        vec![Step::Update {
+    let mut steps = Vec::new();
+    if !update.is_empty() {
+        steps.push(Step::Update {
             id: actual.id.clone(),
             update,
             desired: desired.clone(),
-        }]
-    };
+        });
+    }
+    let webhook = observed.webhook.as_ref();
+    if let Some(action) = webhook.and_then(Webhook::action) {
+        let id = actual.id.clone();
+        steps.push(Step::Webhook { id, action });
+    }
     let verdict = match manager_failure(actual) {
         None => Verdict::Ready,
         Some(_) => Verdict::Waiting {
@@ -86,9 +98,12 @@ fn update(observed: &Observed, desired: &DesiredEntity, actual: &Entity) -> Plan
             message: "GARM's pool manager does not run, see the condition PoolManager".to_owned(),
         },
     };
-    Plan::with(steps, verdict)
+    let mut plan = Plan::with(steps, verdict);
+    plan.wake = webhook.and_then(|webhook| webhook.retry);
+    plan
 }
 
+/// Our webhook goes first, since GARM finds it by the entity. One try is enough: deletion has to end.
 fn deletion(observed: &Observed) -> Plan<Step> {
     match &observed.actual {
         Some(actual) if observed.claim == Claim::Owner => {
@@ -99,10 +114,17 @@ fn deletion(observed: &Observed) -> Plan<Step> {
                 reason: reasons::DELETING,
                 message: String::new(),
             };
+            let id = actual.id.clone();
+            let ours = observed
+                .webhook
+                .as_ref()
+                .is_some_and(|w| w.ours.is_some() && w.failure.is_none());
+            let webhook = ours.then(|| Step::Webhook {
+                id: id.clone(),
+                action: Action::Remove,
+            });
             Plan::with(
-                vec![Step::Delete {
-                    id: actual.id.clone(),
-                }],
+                webhook.into_iter().chain([Step::Delete { id }]).collect(),
                 verdict,
             )
         }

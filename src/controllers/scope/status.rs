@@ -43,6 +43,9 @@ pub fn status(
             }
         },
     }
+    if let Some(webhook) = &observed.webhook {
+        webhook.show(conditions);
+    }
     let kept = previous.map(|status| status.id.clone()).unwrap_or_default();
     let id = match (&observed.actual, &observed.claim) {
         (Some(actual), _) => actual.id.clone(),

@@ -16,6 +16,7 @@ use tokio_tungstenite::{
     Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config,
 };
 
+use super::super::auth::Session;
 use super::super::error::{Error, Refusal, Transport, refusal};
 use super::super::handle::Shared;
 use super::super::http::cause;
@@ -58,8 +59,25 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
+/// Opens a socket; a token that GARM refuses is replaced once.
 async fn dial(shared: &Shared) -> Result<Socket, Error> {
-    let session = shared.client.auth.session(&shared.client.http).await?;
+    let client = &shared.client;
+    let session = client.auth.session(&client.http).await?;
+    match open(shared, &session).await? {
+        Ok(socket) => Ok(socket),
+        Err(Refusal::Final(error)) => Err(error),
+        Err(Refusal::Token) => {
+            let session = client.auth.renew(&client.http, Some(&session)).await?;
+            match open(shared, &session).await? {
+                Ok(socket) => Ok(socket),
+                Err(Refusal::Final(error)) => Err(error),
+                Err(Refusal::Token) => Err(Error::LoginRefused),
+            }
+        }
+    }
+}
+
+async fn open(shared: &Shared, session: &Session) -> Result<Result<Socket, Refusal>, Error> {
     let (url, tls) = shared.client.http.socket().await?;
     let other = |error: &SocketError| Error::Transport(Transport::Other(error.to_string()));
     let mut request = url
@@ -78,20 +96,16 @@ async fn dial(shared: &Shared) -> Result<Socket, Error> {
         connect_async_tls_with_config(request, Some(config), true, tls.map(Connector::Rustls));
     match timeout(shared.settings.timings.connect, connect).await {
         Err(_) => Err(Error::Transport(Transport::NoConnection)),
-        Ok(Ok((socket, _))) => Ok(socket),
+        Ok(Ok((socket, _))) => Ok(Ok(socket)),
         Ok(Err(SocketError::Http(response))) => {
             let body = response.body().as_deref().unwrap_or_default();
-            match refusal("events", response.status().as_u16(), "", None, body) {
-                Refusal::Final(error) => Err(error),
-                Refusal::Token => {
-                    let renewed = shared
-                        .client
-                        .auth
-                        .renew(&shared.client.http, Some(&session))
-                        .await;
-                    Err(renewed.err().unwrap_or(Error::LoginRefused))
-                }
-            }
+            Ok(Err(refusal(
+                "events",
+                response.status().as_u16(),
+                "",
+                None,
+                body,
+            )))
         }
         Ok(Err(error)) => Err(Error::Transport(cause(&error, true))),
     }

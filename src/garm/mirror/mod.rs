@@ -14,6 +14,11 @@ mod places;
 mod records;
 mod table;
 
+#[cfg(test)]
+mod model_test;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;

@@ -86,9 +86,10 @@ impl Mirrored for Entity {
             .is_some_and(|entity| !entity.manager.is_running);
         if stands {
             let (often, ..) = mirror.manager_watch;
+            // The first look comes early: v0.1.x has a new manager running within a second, and tells nobody.
             mirror.standing.entry(key).or_insert(ManagerWatch {
                 since: now,
-                next: now + often,
+                next: now + often / 5,
             });
         } else {
             mirror.standing.remove(&key);

@@ -145,12 +145,16 @@ impl<R: Record> Table<R> {
             Some(entry) => verdict(entry, &record, source),
         };
         let rival = doubt.then(|| record.clone());
+        let asked = match source {
+            Source::Frame => None,
+            Source::Read(asked) | Source::Write(asked) => Some(asked),
+        };
         let change = if take {
-            self.put(&key, record, tick)
+            self.put(&key, record, asked, tick)
         } else {
             None
         };
-        if let Source::Read(asked) | Source::Write(asked) = source {
+        if let Some(asked) = asked {
             self.settle(&key, asked);
         }
         if doubt {
@@ -204,7 +208,7 @@ impl<R: Record> Table<R> {
                 }
                 merged.needs_details(before, kind)
             };
-            changes.extend(self.put(&key, record, tick));
+            changes.extend(self.put(&key, record, Some(asked), tick));
             if needs_details {
                 self.raise(key, tick, now, None);
             }
@@ -218,8 +222,8 @@ impl<R: Record> Table<R> {
     /// Takes in a deletion that an event told of.
     pub(super) fn deleted(&mut self, key: &R::Key, tick: u64, now: Instant) -> Option<Change<R>> {
         let change = self.remove(key, tick, now);
-        if R::KEY_IS_REUSED {
-            // The event may be older than a new object of the same key.
+        if R::KEY_IS_REUSED && change.is_some() {
+            // The event may be older than what we had: a new object of the same key.
             self.raise(key.clone(), tick, now, None);
         }
         change
@@ -285,12 +289,19 @@ impl<R: Record> Table<R> {
         }
     }
 
-    /// Puts a record in; nothing happens when it says what is known.
-    fn put(&mut self, key: &R::Key, mut record: R, tick: u64) -> Option<Change<R>> {
-        let before = match self.entries.get(key) {
+    /// Puts a record in. One that says what is known only confirms it as of when it was asked for, if it was.
+    fn put(
+        &mut self,
+        key: &R::Key,
+        mut record: R,
+        asked: Option<u64>,
+        tick: u64,
+    ) -> Option<Change<R>> {
+        let before = match self.entries.get_mut(key) {
             Some(entry) => {
                 record.inherit(&entry.value);
                 if *entry.value == record {
+                    entry.touched = entry.touched.max(asked.unwrap_or_default());
                     return None;
                 }
                 Some(Arc::clone(&entry.value))

@@ -14,10 +14,15 @@ mod list;
 mod pool;
 mod secret;
 
+#[cfg(test)]
+mod answers_test;
+
 pub use controller::{Controller, FirstRun, Login, LoginAnswer, UpdateController};
 pub use credential::{CreateCredential, Credential, UpdateCredential};
 pub use endpoint::{CreateEndpoint, Endpoint, UpdateEndpoint};
-pub use entity::{CreateEntity, Entity, EntityEvent, EntityKind, Hook, InstallHook, UpdateEntity};
+pub use entity::{
+    CreateEntity, Entity, EntityEvent, EntityKind, Hook, InstallHook, ManagerStatus, UpdateEntity,
+};
 pub use instance::{Address, Instance};
 pub use list::List;
 pub use pool::{CreatePool, Pool, UpdatePool};

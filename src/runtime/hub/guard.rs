@@ -32,13 +32,15 @@ impl<'de, K: Resource + DeserializeOwned> Deserialize<'de> for Guarded<K> {
         let mut raw = Value::deserialize(deserializer)?;
         prune(&mut raw, K::metadata_api());
         Ok(Self(
-            K::deserialize(&raw).map_err(|error| Box::new(Invalid::of(&raw, &error))),
+            K::deserialize(&raw).map_err(|_| Box::new(Invalid::of::<K>(&raw))),
         ))
     }
 }
 
 impl Invalid {
-    fn of(raw: &Value, error: &serde_json::Error) -> Self {
+    /// Decodes once more, slowly, to name the field.
+    fn of<K: DeserializeOwned>(raw: &Value) -> Self {
+        let error = serde_path_to_error::deserialize::<_, K>(raw).err();
         Self {
             // The API server has checked the metadata, so that the default is never taken.
             metadata: ObjectMeta::deserialize(&raw["metadata"]).unwrap_or_default(),
@@ -47,7 +49,7 @@ impl Invalid {
                 Value::Number(id) => Some(id.to_string()),
                 _ => None,
             },
-            error: error.to_string(),
+            error: error.map(|error| error.to_string()).unwrap_or_default(),
         }
     }
 }
@@ -124,7 +126,11 @@ mod tests {
         let invalid = decode::<ConfigMap>(raw).0.unwrap_err();
         assert_eq!(invalid.metadata.name.as_deref(), Some("a"));
         assert_eq!(invalid.id.as_deref(), Some("x-1"));
-        assert!(invalid.error.contains("invalid type"), "{}", invalid.error);
+        assert!(
+            invalid.error.starts_with("data: invalid type"),
+            "{}",
+            invalid.error
+        );
 
         let raw = json!({"metadata": {"name": "a"}, "data": 7, "status": {"id": 12}});
         assert_eq!(

@@ -23,6 +23,7 @@ use crate::{
     ports::{ATTEMPTS, free_ports, taken},
     process::Process,
     proxy::{Dialect, Proxy, Upstream},
+    random_word,
     servers::{Server, Servers},
 };
 
@@ -46,11 +47,11 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts a control plane that keeps its files in `directory`, and waits until it is ready.
+    /// Starts a control plane that keeps its files in a directory of its own in `directory`, and waits until it is ready.
     pub async fn start(servers: &Servers, guard: &Guard, directory: &Path) -> Result<Self> {
         let mut attempt = 1;
         loop {
-            let directory = directory.join(format!("control-plane-{attempt}"));
+            let directory = directory.join(format!("control-plane-{}", random_word()));
             match Self::try_start(servers, guard, &directory).await {
                 Err(error) if attempt < ATTEMPTS && taken(&error) => attempt += 1,
                 result => return result,

@@ -189,6 +189,11 @@ impl Operator {
         self.process.pid()
     }
 
+    /// The file that holds what it has written; gone with the ground.
+    pub fn log_path(&self) -> &Path {
+        self.process.log_path()
+    }
+
     /// What it has written, on standard output as well.
     pub fn stderr(&self) -> String {
         self.process.output()

@@ -67,6 +67,11 @@ impl Process {
         self.pid
     }
 
+    /// The file that holds what the program has written.
+    pub fn log_path(&self) -> &Path {
+        &self.log
+    }
+
     /// What the program has written so far.
     pub fn output(&self) -> String {
         fs::read(&self.log)

@@ -56,6 +56,7 @@ fn living() -> Observed {
         actual: None,
         pushed: Pushed::default(),
         hasher: hasher(),
+        webhook: Some(Webhook::default()),
         dependants: Vec::new(),
     }
 }
@@ -95,6 +96,13 @@ fn effect(observed: &mut Observed, step: &Step) {
             observed.pushed = desired.memory(&observed.hasher, &observed.uid, &actual.id);
             observed.actual = Some(Arc::new(actual));
         }
+        Step::Webhook { action, .. } => {
+            let webhook = observed.webhook.as_mut().unwrap();
+            webhook.ours = match action {
+                Action::Install => Some("7".to_owned()),
+                Action::Remove => None,
+            };
+        }
         Step::Delete { .. } => observed.actual = None,
     }
 }
@@ -119,6 +127,44 @@ fn an_entity_is_made_once() {
     let (steps, plan) = converge(&metadata(false), &mut living());
     assert!(matches!(steps[..], [Step::Create(_)]));
     assert_eq!(plan.verdict, Verdict::Ready);
+}
+
+#[test]
+fn a_webhook_is_installed_after_the_entity_and_removed_before_it() {
+    let mut observed = living();
+    observed.webhook = Some(Webhook {
+        wanted: true,
+        ..Webhook::default()
+    });
+    let (steps, plan) = converge(&metadata(false), &mut observed);
+    assert!(matches!(
+        steps[..],
+        [
+            Step::Create(_),
+            Step::Webhook {
+                action: Action::Install,
+                ..
+            }
+        ]
+    ));
+    assert_eq!(plan.verdict, Verdict::Ready);
+    let webhook = observed.webhook.clone();
+    let mut going = Observed {
+        webhook,
+        ..going(Some(entity()))
+    };
+    let (steps, plan) = converge(&metadata(true), &mut going);
+    assert!(matches!(
+        steps[..],
+        [
+            Step::Webhook {
+                action: Action::Remove,
+                ..
+            },
+            Step::Delete { .. }
+        ]
+    ));
+    assert!(plan.release);
 }
 
 #[test]

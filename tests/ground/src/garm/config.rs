@@ -69,3 +69,19 @@ config_file = "{config_file}"
     let path = directory.join("config.toml");
     fs::write(&path, text).with_context(|| format!("write {}", path.display()))
 }
+
+/// Changes what GARM signs its tokens with.
+pub(super) fn renew_token_secret(directory: &Path) -> Result<()> {
+    let path = directory.join("config.toml");
+    let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let fresh = Secrets::random().token_secret;
+    let renew = |line: &str| {
+        if line.starts_with("secret = ") {
+            format!("secret = \"{fresh}\"\n")
+        } else {
+            format!("{line}\n")
+        }
+    };
+    let text: String = text.lines().map(renew).collect();
+    fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+}

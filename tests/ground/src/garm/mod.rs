@@ -257,6 +257,14 @@ impl Garm {
         self.set_up(setup).await
     }
 
+    /// Stops and starts GARM so that it believes no token that it gave before; its data stays.
+    pub async fn drop_tokens(&self) -> Result<()> {
+        self.stop().await?;
+        config::renew_token_secret(&self.directory)?;
+        self.api.forget_token();
+        self.start_again().await
+    }
+
     /// Carries setting up on, as far as told; does not know how far it got before.
     pub async fn set_up(&self, setup: Setup) -> Result<()> {
         if setup == Setup::Uninitialised {
