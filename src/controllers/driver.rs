@@ -149,7 +149,8 @@ impl Verdict {
             } => Self::Pace {
                 reason: reasons::GARM_API_ERROR,
                 message,
-                after: *after,
+                // Whatever stands before GARM says so, and may say anything.
+                after: (*after).min(LONGEST_PAUSE),
             },
             _ => Self::Failed {
                 reason: reasons::GARM_API_ERROR,
@@ -321,6 +322,9 @@ pub trait Controller: Send + Sync + 'static {
 
 /// A plan that still has steps after this many rounds is not converging: GARM accepts a change without making it.
 const ROUNDS: usize = 4;
+
+/// Longest pause that a rate limit asks for and gets.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// How long the watch gets to catch up when an object turns out to have changed meanwhile.
 const STALE: Duration = Duration::from_millis(100);
@@ -840,6 +844,12 @@ mod tests {
         };
         assert!(
             matches!(Verdict::garm(&limited), Verdict::Pace { after: found, .. } if found == after)
+        );
+        let absurd = garm::Error::RateLimited {
+            retry_after: Some(Duration::MAX),
+        };
+        assert!(
+            matches!(Verdict::garm(&absurd), Verdict::Pace { after, .. } if after == LONGEST_PAUSE)
         );
         assert!(matches!(
             Verdict::garm(&garm::Error::Timeout),
