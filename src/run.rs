@@ -21,6 +21,7 @@ use crate::controllers::reaper::Reaper;
 use crate::controllers::runner::{Names, Runners};
 use crate::controllers::scope::Scopes;
 use crate::controllers::server_config::ServerConfigs;
+use crate::controllers::sweeper;
 use crate::controllers::wiring::{self, Queues, Wiring};
 use crate::controllers::{Context, Hubs};
 use crate::domain::pushed::Hasher;
@@ -93,6 +94,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         timings: config.timings.clone(),
         runner_reconciliation: config.operator.runner_reconciliation,
         min_idle_runners_age: config.operator.min_idle_runners_age,
+        failed_runner_ttl: config.operator.failed_runner_ttl,
         kube,
         garm: garm.clone(),
         hubs,
@@ -105,7 +107,6 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     work.spawn(control(context, config.clone(), registry, stop.clone()));
 
     stop.cancelled().await;
-    tracing::info!("stopping");
     // What is in flight gets a moment and is then dropped: creation finds its own traces again.
     let _ = tokio::time::timeout(config.timings.shutdown_drop, async {
         while work.join_next().await.is_some() {}
@@ -269,6 +270,7 @@ async fn control(
             async move { runners.reconcile(&key).await }
         },
     ));
+    loops.spawn(sweeper::run(Arc::clone(&context), token.clone()));
     let wiring = Wiring::new(context, queues, names);
     let stop = token.clone();
     loops.spawn(async move { wiring.run(stop).await });
@@ -339,7 +341,7 @@ async fn warn_of_missing_crds(kube: kube::Client) {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => tracing::error!("{}", client::missing_crds_hint(&missing)),
         Err(error) => {
-            tracing::warn!(%error, "the API server could not be asked for our kinds; the watches go on trying")
+            tracing::warn!(%error, "the API server could not be asked for our kinds; the watches go on trying");
         }
     }
 }

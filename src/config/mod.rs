@@ -92,6 +92,8 @@ pub struct OperatorConfig {
     pub sync_runners_interval: Duration,
     /// Age from which idle runners above a pool's minimum are removed.
     pub min_idle_runners_age: Duration,
+    /// Age from which runners that the provider could not make are removed; `None` leaves them.
+    pub failed_runner_ttl: Option<Duration>,
     /// Runners worked on at a time.
     pub runner_concurrency: usize,
     /// Repositories worked on at a time.

@@ -122,7 +122,8 @@ impl Reader<'_> {
         let watch_namespaces = self.namespaces("operator.watchNamespace");
         let poll = Duration::from_secs(5)..=Duration::from_secs(5 * 60);
         let sync_runners_interval = self.duration("operator.syncRunnersInterval", poll);
-        let min_idle_runners_age = self.duration("operator.minIdleRunnersAge", any);
+        let min_idle_runners_age = self.duration("operator.minIdleRunnersAge", any.clone());
+        let failed_runner_ttl = self.duration("operator.failedRunnerTTL", any);
         let runner_concurrency = self.count("operator.runnerConcurrency");
         let repository_concurrency = self.count("operator.repositoryConcurrency");
         let organization_concurrency = self.count("operator.organizationConcurrency");
@@ -139,6 +140,7 @@ impl Reader<'_> {
             watch_namespaces: watch_namespaces?,
             sync_runners_interval: sync_runners_interval?,
             min_idle_runners_age: min_idle_runners_age?,
+            failed_runner_ttl: Some(failed_runner_ttl?).filter(|ttl| !ttl.is_zero()),
             runner_concurrency: runner_concurrency?,
             repository_concurrency: repository_concurrency?,
             organization_concurrency: organization_concurrency?,

@@ -99,6 +99,8 @@ pub const SETTINGS: &[Setting] = &[
         "time between two looks at GARM's runners while it sends no events (5s to 5m)"),
     setting("operator.minIdleRunnersAge", "operator-min-idle-runners-age", "OPERATOR_MIN_IDLE_RUNNERS_AGE", Kind::Duration, "2h0m0s",
         "age from which idle runners above a pool's minimum are removed"),
+    setting("operator.failedRunnerTTL", "operator-failed-runner-ttl", "OPERATOR_FAILED_RUNNER_TTL", Kind::Duration, "0s",
+        "age from which runners that the provider could not make are removed; 0 leaves them"),
     setting("operator.runnerConcurrency", "operator-runner-concurrency", "OPERATOR_RUNNER_CONCURRENCY", Kind::Number, "50",
         "Runners worked on at a time"),
     setting("operator.repositoryConcurrency", "operator-repository-concurrency", "OPERATOR_REPOSITORY_CONCURRENCY", Kind::Number, "10",
@@ -161,14 +163,18 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Spells a path as the variable the Go operator read it from.
+    /// Spells a path as the variable the Go operator read it from; an abbreviation in capitals is one word.
     fn env_of(key: &str) -> String {
+        let mut before = '.';
         key.chars().fold(String::new(), |mut name, c| {
             match c {
                 '.' => name.push('_'),
-                c if c.is_ascii_uppercase() => name.extend(['_', c]),
+                c if c.is_ascii_uppercase() && !before.is_ascii_uppercase() => {
+                    name.extend(['_', c]);
+                }
                 c => name.push(c.to_ascii_uppercase()),
             }
+            before = c;
             name
         })
     }

@@ -46,6 +46,7 @@ fn the_defaults_are_those_of_the_go_operator() {
         watch_namespaces: Vec::new(),
         sync_runners_interval: Duration::from_secs(5),
         min_idle_runners_age: Duration::from_secs(7200),
+        failed_runner_ttl: None,
         runner_concurrency: 50,
         repository_concurrency: 10,
         organization_concurrency: 5,

@@ -28,6 +28,8 @@ pub struct Timings {
     pub instance_delete_patience: Duration,
     /// Pause after three refusals of the same new pool: a wrong provider is no better a minute later.
     pub create_again: Duration,
+    /// Age from which a pool in GARM that bears the marker of no known object is removed.
+    pub marker_orphan_age: Duration,
     /// How long a pool must have been disabled before it is deleted: a creation tick of GARM that was under way goes on for about
     /// 3 s. Not scaled: GARM's clock is not ours.
     pub pool_delete_settle: Duration,
@@ -52,6 +54,7 @@ impl Default for Timings {
             instance_delete_again: s(60),
             instance_delete_patience: s(2),
             create_again: s(5 * 60),
+            marker_orphan_age: s(5 * 60),
             pool_delete_settle: s(6),
             kube_call: s(30),
             shutdown_drop: s(2),
@@ -79,6 +82,7 @@ impl Timings {
             instance_delete_again: f(self.instance_delete_again),
             instance_delete_patience: self.instance_delete_patience,
             create_again: f(self.create_again),
+            marker_orphan_age: f(self.marker_orphan_age),
             pool_delete_settle: self.pool_delete_settle,
             kube_call: self.kube_call,
             shutdown_drop: self.shutdown_drop,

@@ -33,6 +33,9 @@ pub mod references;
 pub mod runner;
 pub mod scope;
 pub mod server_config;
+pub mod sweeper;
+#[cfg(test)]
+mod testing;
 pub mod wiring;
 
 /// The one watch of every kind, shared by all controllers.
@@ -102,6 +105,8 @@ pub struct Context {
     pub runner_reconciliation: bool,
     /// Age from which an idle runner above the minimum is removed.
     pub min_idle_runners_age: Duration,
+    /// Age from which a runner that the provider could not make is removed, if at all.
+    pub failed_runner_ttl: Option<Duration>,
 }
 
 impl Context {

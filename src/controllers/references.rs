@@ -12,6 +12,7 @@ use crate::controllers::driver::Verdict;
 use crate::domain::ownership::{Claim, claim};
 use crate::garm::wire;
 use crate::runtime::ObjectKey;
+use crate::runtime::client::explain;
 use crate::runtime::secrets::{SecretProblem, SecretValue};
 
 /// A reference, followed.
@@ -95,6 +96,11 @@ pub fn name_index(name: &str) -> String {
 /// Index value under which objects are found by their id in GARM.
 pub fn id_index(id: &str) -> String {
     format!("id:{id}")
+}
+
+/// Index value under which objects are found by their uid.
+pub fn uid_index(uid: &str) -> String {
+    format!("uid:{uid}")
 }
 
 /// Index value under which objects are found by what they refer to in their own namespace.
@@ -187,7 +193,10 @@ pub async fn secret(
         ))),
         Err(SecretProblem::Kube(error)) => Err(Verdict::Failed {
             reason: crate::api::condition::reasons::RECONCILE_ERROR,
-            message: format!("reading Secret {namespace}/{name} failed: {error}"),
+            message: format!(
+                "reading Secret {namespace}/{name} failed: {}",
+                explain(&error)
+            ),
         }),
     }
 }

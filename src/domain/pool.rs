@@ -37,6 +37,11 @@ pub fn marked_uid(prefix: &str) -> Option<&str> {
     (lengths == [8, 4, 4, 4, 12] && hex).then_some(uid)
 }
 
+/// Tells whether a pool is as a creation that nobody finished leaves it: marked, disabled, empty.
+pub fn is_abandoned(pool: &Pool, instances: usize) -> bool {
+    marked_uid(&pool.runner_prefix).is_some() && !pool.enabled && instances == 0
+}
+
 /// A pool as its object wants it, with the defaults spelled out.
 #[derive(Clone, PartialEq)]
 pub struct DesiredPool {
@@ -498,6 +503,26 @@ mod tests {
         ] {
             assert_eq!(marked_uid(ordinary), None);
         }
+    }
+
+    #[test]
+    fn only_marked_disabled_and_empty_pools_are_abandoned() {
+        let left = Pool {
+            runner_prefix: marker("01234567-89ab-cdef-0123-456789abcdef"),
+            ..Pool::default()
+        };
+        assert!(is_abandoned(&left, 0));
+        assert!(!is_abandoned(&left, 1));
+        let enabled = Pool {
+            enabled: true,
+            ..left.clone()
+        };
+        assert!(!is_abandoned(&enabled, 0));
+        let ordinary = Pool {
+            runner_prefix: "new-team".to_owned(),
+            ..left
+        };
+        assert!(!is_abandoned(&ordinary, 0));
     }
 
     proptest! {

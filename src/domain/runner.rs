@@ -80,12 +80,12 @@ pub fn is_idle(instance: &Instance) -> bool {
     instance.runner_status == "idle" && !instance.has_job
 }
 
-/// An instance with the moment since which it has been idle.
+/// An instance with the moment since which it has been idle, or failed.
 #[derive(Clone, Copy, Debug)]
-pub struct IdleRunner<'a> {
+pub struct Standing<'a> {
     /// The instance.
     pub instance: &'a Instance,
-    /// When it was first seen idle, or its `updated_at` at that first sight.
+    /// When it was first seen so, or its `updated_at` at that first sight.
     pub since: Timestamp,
 }
 
@@ -106,14 +106,14 @@ pub struct ScaleDown {
 /// other one, and a young one is never touched. One that GARM is removing already is no idle runner any more: it must not make another
 /// one look superfluous.
 pub fn scale_down(
-    idle: &[IdleRunner<'_>],
+    idle: &[Standing<'_>],
     min_idle: i64,
     age: Duration,
     now: Timestamp,
 ) -> ScaleDown {
     let old_from = |since: Timestamp| since.checked_add(age).unwrap_or(Timestamp::MAX);
-    let idle: Vec<&IdleRunner<'_>> = idle.iter().filter(|r| !is_leaving(r.instance)).collect();
-    let mut old: Vec<&IdleRunner<'_>> = idle
+    let idle: Vec<&Standing<'_>> = idle.iter().filter(|r| !is_leaving(r.instance)).collect();
+    let mut old: Vec<&Standing<'_>> = idle
         .iter()
         .copied()
         .filter(|r| old_from(r.since) <= now)
@@ -140,6 +140,30 @@ pub fn scale_down(
         long_running,
         next,
     }
+}
+
+/// Runners whose time as failed ones is up, oldest first, and when the next one's is.
+pub fn expired(
+    failed: &[Standing<'_>],
+    ttl: Duration,
+    now: Timestamp,
+) -> (Vec<String>, Option<Timestamp>) {
+    let end = |since: Timestamp| since.checked_add(ttl).unwrap_or(Timestamp::MAX);
+    let mut over: Vec<(Timestamp, &str)> = failed
+        .iter()
+        .filter(|r| end(r.since) <= now && is_deletable(r.instance, false))
+        .map(|r| (r.since, r.instance.name.as_str()))
+        .collect();
+    over.sort_unstable();
+    let next = failed
+        .iter()
+        .map(|r| end(r.since))
+        .filter(|at| *at > now)
+        .min();
+    (
+        over.into_iter().map(|(_, name)| name.to_owned()).collect(),
+        next,
+    )
 }
 
 /// Counts instances by what they do, for a Pool's status.
@@ -239,7 +263,7 @@ mod tests {
         );
         let idle =
             [(&stuck, 0), (&a, 10), (&b, 20), (&y, 990), (&z, 995)].map(|(instance, since)| {
-                IdleRunner {
+                Standing {
                     instance,
                     since: at(since),
                 }
@@ -271,7 +295,7 @@ mod tests {
                 instance("a", "running", "idle"),
                 instance("b", "running", "idle"),
             );
-            let idle = [&leaving, &a, &b].map(|instance| IdleRunner {
+            let idle = [&leaving, &a, &b].map(|instance| Standing {
                 instance,
                 since: at(0),
             });
@@ -279,6 +303,28 @@ mod tests {
             assert!(got.remove.is_empty(), "{status}: {:?}", got.remove);
             assert_eq!(got.long_running, 2);
         }
+    }
+
+    #[test]
+    fn failed_runners_go_when_their_time_is_up() {
+        let (a, b) = (
+            instance("a", "error", "pending"),
+            instance("b", "error", "pending"),
+        );
+        let failed = [(&b, 50), (&a, 10)].map(|(instance, since)| Standing {
+            instance,
+            since: at(since),
+        });
+        let ttl = Duration::from_secs(100);
+        assert_eq!(expired(&failed, ttl, at(109)), (vec![], Some(at(110))));
+        assert_eq!(
+            expired(&failed, ttl, at(110)),
+            (vec!["a".to_owned()], Some(at(150)))
+        );
+        assert_eq!(
+            expired(&failed, ttl, at(200)),
+            (vec!["a".to_owned(), "b".to_owned()], None)
+        );
     }
 
     #[test]
@@ -317,7 +363,7 @@ mod tests {
         #[test]
         fn scale_down_never_goes_below_the_minimum_nor_touches_the_young(ages in prop::collection::vec(0i64..200, 0..12), min in 0i64..12) {
             let names: Vec<Instance> = (0..ages.len()).map(|n| instance(&format!("r{n}"), "running", "idle")).collect();
-            let idle: Vec<IdleRunner<'_>> = names.iter().zip(&ages).map(|(instance, age)| IdleRunner { instance, since: at(1000 - age) }).collect();
+            let idle: Vec<Standing<'_>> = names.iter().zip(&ages).map(|(instance, age)| Standing { instance, since: at(1000 - age) }).collect();
             let got = scale_down(&idle, min, Duration::from_secs(100), at(1000));
             prop_assert!(idle.len() - got.remove.len() >= usize::try_from(min).unwrap().min(idle.len()));
             for name in &got.remove {

@@ -53,7 +53,8 @@ async fn ours(ground: &Ground, version: GarmVersion) -> Result<()> {
     ensure!(hooks.len() == 1, "{hooks:?}");
     let object = world.object("repository", "tools").await?;
     ensure!(
-        object["metadata"]["annotations"][ANNOTATION] == hooks[0]["id"].to_string(),
+        object["metadata"]["annotations"][ANNOTATION].as_str()
+            == Some(hooks[0]["id"].to_string().as_str()),
         "{object}"
     );
 

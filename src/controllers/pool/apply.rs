@@ -9,8 +9,8 @@ use crate::controllers::Context;
 use crate::controllers::driver::{Effect, Verdict};
 use crate::controllers::reaper::{Asked, Reaper};
 use crate::domain::pool::DesiredPool;
-use crate::garm;
 use crate::garm::wire::{self, UpdatePool};
+use crate::garm::{self, Garm};
 
 use super::memory::Memory;
 use super::observe::{Observed, pool_memory};
@@ -43,25 +43,13 @@ pub async fn execute(
         Step::Adopt { id } => {
             let pool = garm.read_pool(id).await.map_err(|e| Verdict::garm(&e))?;
             observed.actual = Some(Arc::new(pool));
+            let note = "a pool made for this object was found in GARM and taken";
             Ok(Effect {
                 identity: true,
-                ..Effect::told(
-                    event::INFO,
-                    "a pool made for this object was found in GARM and taken",
-                )
+                ..Effect::told(event::INFO, note)
             })
         }
-        Step::RemoveSurplus { id } => {
-            match garm.delete_pool(id).await {
-                // One that has got a runner is left alone.
-                Ok(()) | Err(garm::Error::NotFound | garm::Error::BadRequest { .. }) => {
-                    observed.marked.retain(|pool| pool.id != *id);
-                    observed.surplus.retain(|surplus| surplus != id);
-                }
-                Err(error) => return Err(Verdict::garm(&error)),
-            }
-            Ok(Effect::default())
-        }
+        Step::RemoveSurplus { id } => remove_surplus(garm, observed, id).await,
         Step::Update {
             id,
             update,
@@ -71,80 +59,119 @@ pub async fn execute(
             Err(garm::Error::NotFound) => Err(vanished()),
             Err(error) => Err(Verdict::garm(&error)),
         },
+        Step::Quiet { id } => quiet(garm, memory, observed, id).await,
+        Step::ScaleDown { .. } | Step::RemoveFailed { .. } | Step::RemoveRunner { .. } => {
+            Ok(remove_runner(context, reaper, object, observed, step).await)
+        }
+        Step::Delete { id } => delete(context, memory, observed, id).await,
+    }
+}
+
+async fn remove_surplus(garm: &Garm, observed: &mut Observed, id: &str) -> Result<Effect, Verdict> {
+    match garm.delete_pool(id).await {
+        // One that has got a runner is left alone.
+        Ok(()) | Err(garm::Error::NotFound | garm::Error::BadRequest { .. }) => {
+            observed.marked.retain(|pool| pool.id != id);
+            observed.surplus.retain(|surplus| surplus != id);
+            Ok(Effect::default())
+        }
+        Err(error) => Err(Verdict::garm(&error)),
+    }
+}
+
+async fn quiet(
+    garm: &Garm,
+    memory: &Memory,
+    observed: &mut Observed,
+    id: &str,
+) -> Result<Effect, Verdict> {
+    let quiet = UpdatePool {
+        enabled: Some(false),
+        min_idle_runners: Some(0),
+        ..UpdatePool::default()
+    };
+    match garm.update_pool(id, &quiet).await {
+        Ok(answer) => {
+            memory.quieted(&observed.uid);
+            observed.actual = Some(Arc::new(answer));
+        }
+        Err(garm::Error::NotFound) => observed.actual = None,
+        Err(error) => return Err(Verdict::garm(&error)),
+    }
+    Ok(Effect::default())
+}
+
+/// Asks for one runner to go. Its trouble keeps no other step from being done.
+async fn remove_runner(
+    context: &Context,
+    reaper: &Reaper,
+    object: &Pool,
+    observed: &mut Observed,
+    step: &Step,
+) -> Effect {
+    let (answer, reason, note) = match step {
         Step::ScaleDown { name } => {
-            let asked = reaper.remove_idle(name).await;
             observed.idle.retain(|(idle, _)| idle.name != *name);
-            let asked = match asked {
-                Ok(asked) => asked,
-                Err(error) => {
-                    let trouble = runner_failure(context, &error, reasons::GARM_API_ERROR);
-                    observed.trouble.get_or_insert(trouble);
-                    Asked::NotNow
-                }
-            };
             let note = format!(
                 "idle runner {name} is removed: it is older than the limit and more than minIdleRunners"
             );
-            Ok(if asked == Asked::Sent {
-                Effect::told(event::SCALING, note)
-            } else {
-                Effect::default()
-            })
+            (
+                reaper.remove_idle(name).await,
+                reasons::GARM_API_ERROR,
+                note,
+            )
         }
-        Step::Quiet { id } => {
-            let quiet = UpdatePool {
-                enabled: Some(false),
-                min_idle_runners: Some(0),
-                ..UpdatePool::default()
-            };
-            match garm.update_pool(id, &quiet).await {
-                Ok(answer) => {
-                    memory.quieted(&observed.uid);
-                    observed.actual = Some(Arc::new(answer));
-                    Ok(Effect::default())
-                }
-                Err(garm::Error::NotFound) => {
-                    observed.actual = None;
-                    Ok(Effect::default())
-                }
-                Err(error) => Err(Verdict::garm(&error)),
-            }
+        Step::RemoveFailed { name } => {
+            observed.failed.retain(|(failed, _)| failed.name != *name);
+            let note = format!("runner {name} is removed: the provider could not make it");
+            (
+                reaper.remove(name, false).await,
+                reasons::GARM_API_ERROR,
+                note,
+            )
         }
         Step::RemoveRunner { name, force } => {
-            let asked = reaper.remove(name, *force).await;
             observed.asked.insert(name.clone());
-            let asked = match asked {
-                Ok(asked) => asked,
-                Err(error) => {
-                    let trouble = runner_failure(context, &error, reasons::DELETION_FAILED);
-                    observed.trouble.get_or_insert(trouble);
-                    Asked::NotNow
-                }
-            };
-            let note = format!(
-                "runner {name} is removed, since its Pool {} is being deleted",
-                object.metadata.name.as_deref().unwrap_or_default()
-            );
-            Ok(if asked == Asked::Sent {
-                Effect::told(event::SCALING, note)
-            } else {
-                Effect::default()
-            })
+            let pool = object.metadata.name.as_deref().unwrap_or_default();
+            let note = format!("runner {name} is removed, since its Pool {pool} is being deleted");
+            (
+                reaper.remove(name, *force).await,
+                reasons::DELETION_FAILED,
+                note,
+            )
         }
-        Step::Delete { id } => match garm.delete_pool(id).await {
-            Ok(()) | Err(garm::Error::NotFound) => {
-                observed.actual = None;
-                memory.forget(&observed.uid);
-                Ok(Effect::default())
-            }
-            // It has a runner after all: wait like for any other.
-            Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
-                reason: reasons::DELETING,
-                message: format!("GARM does not delete the pool yet: {details}"),
-                after: context.deletion_pace(),
-            }),
-            Err(error) => Err(Verdict::garm(&error)),
-        },
+        _ => return Effect::default(),
+    };
+    match answer {
+        Ok(Asked::Sent) => Effect::told(event::SCALING, note),
+        Ok(_) => Effect::default(),
+        Err(error) => {
+            let trouble = runner_failure(context, &error, reason);
+            observed.trouble.get_or_insert(trouble);
+            Effect::default()
+        }
+    }
+}
+
+async fn delete(
+    context: &Context,
+    memory: &Memory,
+    observed: &mut Observed,
+    id: &str,
+) -> Result<Effect, Verdict> {
+    match context.garm.delete_pool(id).await {
+        Ok(()) | Err(garm::Error::NotFound) => {
+            observed.actual = None;
+            memory.forget(&observed.uid);
+            Ok(Effect::default())
+        }
+        // It has a runner after all: wait like for any other.
+        Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
+            reason: reasons::DELETING,
+            message: format!("GARM does not delete the pool yet: {details}"),
+            after: context.deletion_pace(),
+        }),
+        Err(error) => Err(Verdict::garm(&error)),
     }
 }
 

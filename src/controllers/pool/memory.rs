@@ -23,6 +23,8 @@ pub struct Memory {
 struct PoolMemory {
     /// Since when each idle runner has been idle.
     idle: HashMap<String, Timestamp>,
+    /// Since when each failed runner has been so.
+    failed: HashMap<String, Timestamp>,
     /// When runner counts last went into the status.
     counted: Option<Instant>,
     /// Since when the pool is known to start no runner.
@@ -50,16 +52,22 @@ impl Memory {
     ///
     /// A later `updated_at` (a heartbeat) does not make a runner young again.
     pub fn idle_since(&self, uid: &str, idle: &[&Instance], now: Timestamp) -> Vec<Timestamp> {
-        let names: HashSet<&str> = idle.iter().map(|instance| instance.name.as_str()).collect();
         let mut pools = self.lock();
-        let known = &mut pools.entry(uid.to_owned()).or_default().idle;
-        known.retain(|name, _| names.contains(name.as_str()));
-        idle.iter()
-            .map(|instance| {
-                let first = instance.updated_at.map_or(now, |at| at.min(now));
-                *known.entry(instance.name.clone()).or_insert(first)
-            })
-            .collect()
+        first_sights(
+            &mut pools.entry(uid.to_owned()).or_default().idle,
+            idle,
+            now,
+        )
+    }
+
+    /// Says the same of failed runners.
+    pub fn failed_since(&self, uid: &str, failed: &[&Instance], now: Timestamp) -> Vec<Timestamp> {
+        let mut pools = self.lock();
+        first_sights(
+            &mut pools.entry(uid.to_owned()).or_default().failed,
+            failed,
+            now,
+        )
     }
 
     /// Chooses the counts for the status: the new ones if the last change is `interval` ago, else the stored ones and when to come again.
@@ -154,6 +162,21 @@ impl Memory {
     pub fn forget(&self, uid: &str) {
         self.lock().remove(uid);
     }
+}
+
+/// Says since when each of these instances has been among them, and forgets those that are no more.
+fn first_sights(
+    known: &mut HashMap<String, Timestamp>,
+    instances: &[&Instance],
+    now: Timestamp,
+) -> Vec<Timestamp> {
+    let names: HashSet<&str> = instances.iter().map(|i| i.name.as_str()).collect();
+    known.retain(|name, _| names.contains(name.as_str()));
+    let since = |instance: &&Instance| {
+        let first = instance.updated_at.map_or(now, |at| at.min(now));
+        *known.entry(instance.name.clone()).or_insert(first)
+    };
+    instances.iter().map(since).collect()
 }
 
 #[cfg(test)]

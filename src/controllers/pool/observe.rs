@@ -22,6 +22,7 @@ use crate::domain::runner::{counts, is_idle};
 use crate::garm::wire::{self, Instance};
 use crate::garm::{self, Collection};
 use crate::runtime::ObjectKey;
+use crate::runtime::client::explain;
 
 use super::memory::Memory;
 
@@ -51,6 +52,10 @@ pub struct Observed {
     pub instances: Vec<Arc<Instance>>,
     /// The idle ones, and since when they have been idle.
     pub idle: Vec<(Arc<Instance>, Timestamp)>,
+    /// The failed ones, and since when they have been so.
+    pub failed: Vec<(Arc<Instance>, Timestamp)>,
+    /// Age from which a failed one goes, if at all.
+    pub failed_ttl: Option<Duration>,
     /// Age from which an idle runner above the minimum goes.
     pub idle_age: Duration,
     /// Counts to show, which may lag behind for some seconds.
@@ -81,6 +86,8 @@ impl Observed {
             hasher,
             instances: Vec::new(),
             idle: Vec::new(),
+            failed: Vec::new(),
+            failed_ttl: None,
             idle_age,
             counts: RunnerCounts::default(),
             counts_due: None,
@@ -238,7 +245,10 @@ async fn marked_pools(
         .await
         .map_err(|error| Verdict::Failed {
             reason: crate::api::condition::reasons::RECONCILE_ERROR,
-            message: format!("reading the Pool before creation failed: {error}"),
+            message: format!(
+                "reading the Pool before creation failed: {}",
+                explain(&error)
+            ),
         })?;
     match live {
         Some(live)
@@ -349,12 +359,19 @@ fn observe_runners(
     let plain: Vec<&Instance> = idle.iter().map(|i| &**i).collect();
     let since = memory.idle_since(&observed.uid, &plain, Timestamp::now());
     observed.idle = idle.into_iter().zip(since).collect();
+    let lost = |i: &&Arc<Instance>| i.status == "error" && !observed.asked.contains(&i.name);
+    let failed: Vec<Arc<Instance>> = observed.instances.iter().filter(lost).cloned().collect();
+    let plain: Vec<&Instance> = failed.iter().map(|i| &**i).collect();
+    let since = memory.failed_since(&observed.uid, &plain, Timestamp::now());
+    observed.failed = failed.into_iter().zip(since).collect();
+    observed.failed_ttl = context.failed_runner_ttl;
     let stored = object.status.as_ref().and_then(|status| status.runners);
     if context.garm.complete(Collection::Instances).is_none()
         && let Some(stored) = stored
     {
         // Not all instances are known, so that a count would show a part.
         observed.counts = stored;
+        observed.counts_due = Some(context.timings.status_counts_interval);
         return;
     }
     let current = counts(observed.instances.iter().map(|i| &**i));

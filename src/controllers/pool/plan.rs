@@ -1,5 +1,6 @@
 //! Step 2: decides. Pure: creation by marker, the ordinary update, scale-down, and the deletion state machine.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use crate::controllers::driver::{Plan, Verdict};
 use crate::controllers::references::Reference;
 use crate::domain::field::{FieldError, sentence};
 use crate::domain::pool::DesiredPool;
-use crate::domain::runner::{IdleRunner, ScaleDown, is_busy, is_deletable, scale_down};
+use crate::domain::runner::{ScaleDown, Standing, expired, is_busy, is_deletable, scale_down};
 use crate::garm::wire::{self, EntityKind, UpdatePool};
 
 use super::observe::{Deletion, Observed, invalid};
@@ -50,6 +51,11 @@ pub enum Step {
     },
     /// DELETE an idle runner above the minimum, if it still is one.
     ScaleDown {
+        /// Name of the instance.
+        name: String,
+    },
+    /// DELETE a runner that the provider could not make.
+    RemoveFailed {
         /// Name of the instance.
         name: String,
     },
@@ -191,24 +197,37 @@ fn update(
             .map(|name| Step::ScaleDown { name }),
     );
     let mut plan = Plan::with(steps, Verdict::Ready);
-    let next_old = scaling
-        .next
-        .map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
-    plan.wake = next_old;
+    let (lost, next_lost) = lost(observed, now);
+    plan.steps
+        .extend(lost.into_iter().map(|name| Step::RemoveFailed { name }));
+    let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or_default();
+    plan.wake = [scaling.next, next_lost]
+        .into_iter()
+        .flatten()
+        .min()
+        .map(until);
     plan
+}
+
+/// Failed runners whose time is up: they use up idle slots, and GARM 0.2 never tries them again.
+fn lost(observed: &Observed, now: Timestamp) -> (Vec<String>, Option<Timestamp>) {
+    let Some(ttl) = observed.failed_ttl else {
+        return (Vec::new(), None);
+    };
+    expired(&standing(&observed.failed), ttl, now)
+}
+
+fn standing<'a>(runners: &'a [(Arc<wire::Instance>, Timestamp)]) -> Vec<Standing<'a>> {
+    let standing = |(instance, since): &'a (Arc<wire::Instance>, Timestamp)| Standing {
+        instance,
+        since: *since,
+    };
+    runners.iter().map(standing).collect()
 }
 
 /// What scale-down says at this moment.
 pub fn scaling(observed: &Observed, min_idle: i64, now: Timestamp) -> ScaleDown {
-    let idle: Vec<IdleRunner<'_>> = observed
-        .idle
-        .iter()
-        .map(|(instance, since)| IdleRunner {
-            instance,
-            since: *since,
-        })
-        .collect();
-    scale_down(&idle, min_idle, observed.idle_age, now)
+    scale_down(&standing(&observed.idle), min_idle, observed.idle_age, now)
 }
 
 /// Names what GARM cannot change, where it differs.

@@ -131,3 +131,6 @@ fn deletion(observed: &Observed) -> Plan<Step> {
         _ => Plan::release(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -115,7 +115,9 @@ impl Tries {
     /// Notes a failure; answers until when to wait.
     fn failed(&self, uid: &str, base: Duration, cap: Duration) -> Duration {
         let mut tries = self.lock();
-        let (at, failures) = tries.entry(uid.to_owned()).or_insert((Instant::now(), 0));
+        let (at, failures) = tries
+            .entry(uid.to_owned())
+            .or_insert_with(|| (Instant::now(), 0));
         let delay = base.saturating_mul(1 << (*failures).min(16)).min(cap);
         *failures += 1;
         *at = Instant::now() + delay;

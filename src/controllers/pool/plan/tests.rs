@@ -134,6 +134,7 @@ fn effect(observed: &mut Observed, step: &Step) {
             observed.actual = Some(Arc::new(pool));
         }
         Step::ScaleDown { name } => observed.idle.retain(|(idle, _)| idle.name != *name),
+        Step::RemoveFailed { name } => observed.failed.retain(|(failed, _)| failed.name != *name),
         Step::Quiet { .. } => {
             let mut pool = (**observed.actual.as_ref().unwrap()).clone();
             pool.enabled = false;
@@ -170,6 +171,7 @@ fn words(steps: &[Step]) -> Vec<String> {
         Step::RemoveSurplus { id } => format!("remove {id}"),
         Step::Update { update, .. } => format!("update {}", update.fields().join(",")),
         Step::ScaleDown { name } => format!("scale down {name}"),
+        Step::RemoveFailed { name } => format!("remove failed {name}"),
         Step::Quiet { .. } => "quiet".to_owned(),
         Step::RemoveRunner { name, force } => {
             format!("remove runner {name}{}", if *force { "!" } else { "" })
@@ -447,7 +449,8 @@ proptest! {
                     let instance = instances.iter().find(|i| i.name == *name).unwrap();
                     prop_assert!(!is_busy(instance) && is_deletable(instance, force));
                 }
-                Step::Quiet { .. } => {}
+                Step::RemoveFailed { name } => observed.failed.retain(|(failed, _)| failed.name != *name),
+        Step::Quiet { .. } => {}
                 Step::Delete { .. } => prop_assert!(instances.is_empty()),
                 other => prop_assert!(false, "{other:?}"),
             }
