@@ -4,6 +4,7 @@
 //! that these servers need.
 
 mod documents;
+mod place;
 mod records;
 mod world;
 
