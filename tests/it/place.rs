@@ -77,6 +77,16 @@ impl<'a> Place<'a> {
         Ok(serde_json::to_value(object)?)
     }
 
+    /// Changes an object by a merge patch, and waits until it is Ready with that change.
+    pub async fn change(&self, kind: &str, name: &str, change: Value) -> Result<Value> {
+        let generation = self.patch(kind, name, change).await?["metadata"]["generation"].clone();
+        self.wait(kind, name, "the new spec is Ready", |object| {
+            let ready = condition(object, "Ready");
+            ready["status"] == "True" && ready["observedGeneration"] == generation
+        })
+        .await
+    }
+
     /// Deletes an object without waiting until it is gone.
     pub async fn delete(&self, kind: &str, name: &str) -> Result<()> {
         self.api(kind)?

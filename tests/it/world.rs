@@ -63,7 +63,7 @@ impl<'a> World<'a> {
     ) -> Result<Self> {
         let garm = ground.garm_with(version, options).await?;
         let kube = plane.proxy().await?;
-        let place = Place::new(plane).await?;
+        let home = Place::new(plane).await?;
         let command = ground
             .operator(env!("CARGO_BIN_EXE_garm-operator"))
             .kubernetes(&kube)
@@ -71,7 +71,7 @@ impl<'a> World<'a> {
             .argument("--operator-runner-reconciliation=true")
             .argument("--operator-log-verbosity-level=1");
         Ok(Self {
-            place,
+            place: home,
             garm,
             kube,
             command,
