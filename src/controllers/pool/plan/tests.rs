@@ -134,7 +134,9 @@ fn effect(observed: &mut Observed, step: &Step) {
             observed.actual = Some(Arc::new(pool));
         }
         Step::ScaleDown { name } => observed.idle.retain(|(idle, _)| idle.name != *name),
-        Step::RemoveFailed { name } => observed.failed.retain(|(failed, _)| failed.name != *name),
+        Step::RemoveFailed { name } => {
+            observed.asked.insert(name.clone());
+        }
         Step::Quiet { .. } => {
             let mut pool = (**observed.actual.as_ref().unwrap()).clone();
             pool.enabled = false;
@@ -449,8 +451,7 @@ proptest! {
                     let instance = instances.iter().find(|i| i.name == *name).unwrap();
                     prop_assert!(!is_busy(instance) && is_deletable(instance, force));
                 }
-                Step::RemoveFailed { name } => observed.failed.retain(|(failed, _)| failed.name != *name),
-        Step::Quiet { .. } => {}
+                Step::Quiet { .. } => {}
                 Step::Delete { .. } => prop_assert!(instances.is_empty()),
                 other => prop_assert!(false, "{other:?}"),
             }
