@@ -38,6 +38,8 @@ pub struct Observed {
     pub key: Option<EntityKey>,
     /// GARM's entity.
     pub actual: Option<Arc<Entity>>,
+    /// Whether that was found by its key: the object does not know its id yet.
+    pub is_new_to_us: bool,
     /// What is known to have been sent.
     pub pushed: Pushed,
     /// Makes the keyed hashes.
@@ -59,6 +61,9 @@ pub async fn observe<K: ScopeObject>(
     let key = entity_key(context, object);
     let claim = scope_claim(context, object, key.as_ref());
     let actual = find(context, object, key.as_ref(), &claim);
+    let is_new_to_us = actual
+        .as_ref()
+        .is_some_and(|actual| actual.id != stored_id(object));
     let mut observed = Observed {
         uid: object.uid().unwrap_or_default(),
         claim,
@@ -73,6 +78,7 @@ pub async fn observe<K: ScopeObject>(
             .map(|wanted| webhook(object, wanted, tries)),
         dependants: Vec::new(),
         actual,
+        is_new_to_us,
     };
     if meta::is_terminating(object.meta()) {
         if let Some(actual) = &observed.actual {
