@@ -18,6 +18,7 @@ mod fresh;
 mod input;
 mod kinds;
 mod main_path;
+mod ownership;
 mod process;
 mod recovery;
 mod rest;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     input::register(&mut suite);
     kinds::register(&mut suite);
     main_path::register(&mut suite);
+    ownership::register(&mut suite);
     process::register(&mut suite);
     recovery::register(&mut suite);
     runners::register(&mut suite);
