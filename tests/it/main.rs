@@ -51,6 +51,7 @@ fn main() -> ExitCode {
     process::register(&mut suite);
     recovery::register(&mut suite);
     runners::register(&mut suite);
+    secrets::register(&mut suite);
     startup::register(&mut suite);
     undecodable::register(&mut suite);
     webhook::register(&mut suite);
