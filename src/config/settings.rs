@@ -170,7 +170,7 @@ mod tests {
             match c {
                 '.' => name.push('_'),
                 c if c.is_ascii_uppercase() && !before.is_ascii_uppercase() => {
-                    name.extend(['_', c])
+                    name.extend(['_', c]);
                 }
                 c => name.push(c.to_ascii_uppercase()),
             }

@@ -27,8 +27,9 @@ use crate::api::{event, meta};
 use crate::controllers::Context;
 use crate::domain::lifecycle::{Disposition, disposition};
 use crate::domain::pushed::Pushed;
-use crate::garm::{self, Availability};
+use crate::garm::{self, Availability, Collection};
 use crate::runtime::ObjectKey;
+use crate::runtime::client::explain;
 use crate::runtime::hub::{Hub, Invalid, Stored};
 use crate::runtime::meta::{self as write_meta, MetaPatch};
 use crate::runtime::status::Written;
@@ -131,11 +132,30 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Judges a failed call to GARM.
+    /// Judges a failed call to GARM. Where GARM as a whole is known to be away, its return wakes the object: that is a wait, not a failure.
     pub fn garm(error: &garm::Error) -> Self {
-        Self::Failed {
-            reason: reasons::GARM_API_ERROR,
-            message: error.to_string(),
+        let message = error.to_string();
+        match error {
+            garm::Error::Unavailable(_) => Self::Waiting {
+                reason: reasons::WAITING_FOR_GARM,
+                message,
+            },
+            garm::Error::UrlsRequired => Self::Waiting {
+                reason: reasons::WAITING_FOR_CONTROLLER_URLS,
+                message,
+            },
+            garm::Error::RateLimited {
+                retry_after: Some(after),
+            } => Self::Pace {
+                reason: reasons::GARM_API_ERROR,
+                message,
+                // Whatever stands before GARM says so, and may say anything.
+                after: (*after).min(LONGEST_PAUSE),
+            },
+            _ => Self::Failed {
+                reason: reasons::GARM_API_ERROR,
+                message,
+            },
         }
     }
 
@@ -254,14 +274,24 @@ pub trait Controller: Send + Sync + 'static {
     /// Whether the start of a deletion is told as an event.
     const ANNOUNCES_DELETION: bool = true;
 
+    /// Whether a terminating object goes without a look at GARM, which may be away for good.
+    fn lets_go(&self, _object: &Self::Object) -> bool {
+        false
+    }
+
+    /// Forgets what the controller remembers of an object that has been let go.
+    fn forget(&self, _object: &Self::Object) {}
+
+    /// Collections of GARM's objects whose absences this object's pass decides by. While one of them has not been listed whole, the object
+    /// waits: an error is not absence.
+    fn needs(&self, _object: &Self::Object) -> &'static [Collection] {
+        &[]
+    }
+
     /// The process-wide parts.
     fn context(&self) -> &Context;
     /// The watch of this kind.
     fn hub(&self) -> &Hub<Self::Object>;
-    /// Whether GARM has to be there for a pass over this object.
-    fn needs_garm(&self, _: &Self::Object) -> bool {
-        true
-    }
     /// Reads what a plan needs: stores, mirror, and what must be live.
     fn observe(
         &self,
@@ -292,6 +322,9 @@ pub trait Controller: Send + Sync + 'static {
 
 /// A plan that still has steps after this many rounds is not converging: GARM accepts a change without making it.
 const ROUNDS: usize = 4;
+
+/// Longest pause that a rate limit asks for and gets.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// How long the watch gets to catch up when an object turns out to have changed meanwhile.
 const STALE: Duration = Duration::from_millis(100);
@@ -343,9 +376,10 @@ fn bones<K: Object>(invalid: &Invalid) -> Option<K> {
 
 /// Runs one pass over an object.
 pub async fn pass<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
-    match disposition(object.meta(), C::FINALIZER) {
+    match disposition(object.meta(), C::FINALIZER, C::FORCE_RELEASES) {
         Disposition::Gone => Next::Done,
-        Disposition::ForceRelease if C::FORCE_RELEASES => release(controller, &object).await,
+        Disposition::ForceRelease => release(controller, &object).await,
+        Disposition::Delete if controller.lets_go(&object) => release(controller, &object).await,
         Disposition::Paused => {
             let mut conditions = start(&*object);
             let note = if meta::is_terminating(object.meta()) {
@@ -361,27 +395,28 @@ pub async fn pass<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next
                 Err(next) => next,
             }
         }
-        Disposition::ForceRelease | Disposition::Delete | Disposition::Live => {
-            work(controller, object).await
-        }
+        Disposition::Delete | Disposition::Live => work(controller, object).await,
     }
 }
 
 /// The pass over an object that is neither gone nor paused.
 async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
     let context = controller.context();
-    let availability = context.garm.availability();
-    if let Some(verdict) = obstacle(&availability, C::NEEDS_URLS)
-        && controller.needs_garm(&object)
-    {
-        // Nothing is known yet right after a start, and what is stored is the best answer. Kinds that do not say that they are well
-        // (there may be thousands of objects) do not say either that GARM is away, unless somebody waits for them to go. The end of
-        // the obstacle wakes everything.
-        let says_nothing = !C::SHOWS_READY && !meta::is_terminating(object.meta());
-        if availability == Availability::Starting || says_nothing {
-            return Next::Done;
+    match obstacle(&context.garm.availability(), C::NEEDS_URLS) {
+        None => {}
+        // GARM's return wakes the object; until then there is nothing to say about it.
+        Some(_) if !C::SHOWS_READY && !meta::is_terminating(object.meta()) => {
+            return Next::After(context.resync());
         }
-        return stand(controller, &object, None, &verdict, None).await;
+        Some(Obstacle::Starting) => return Next::After(context.resync()),
+        Some(Obstacle::Tell(verdict)) => {
+            return stand(controller, &object, None, &verdict, None).await;
+        }
+    }
+    let is_listed = |collection| context.garm.complete(collection).is_some();
+    if let Some(verdict) = unlisted(controller.needs(&object), is_listed) {
+        let again = context.timings.garm.probe_backoff.1;
+        return stand(controller, &object, None, &verdict, Some(again)).await;
     }
     let object = match ensure_finalizer(controller, object).await {
         Ok(object) => object,
@@ -426,17 +461,42 @@ struct Applied<C: Controller> {
     plan: Plan<C::Step>,
 }
 
-/// What keeps an object of this kind from being worked on, as far as GARM as a whole is concerned.
-fn obstacle(availability: &Availability, needs_urls: bool) -> Option<Verdict> {
+/// What keeps an object from being worked on, as far as GARM as a whole is concerned.
+#[derive(Debug, PartialEq, Eq)]
+enum Obstacle {
+    /// Nothing is known of GARM yet. That is no news: a restart of the operator must not show in every object.
+    Starting,
+    /// The object waits, and says for what.
+    Tell(Verdict),
+}
+
+fn obstacle(availability: &Availability, needs_urls: bool) -> Option<Obstacle> {
     let reason = match availability {
         Availability::Ready => return None,
+        Availability::Starting => return Some(Obstacle::Starting),
         Availability::UrlsRequired if !needs_urls => return None,
         Availability::UrlsRequired => reasons::WAITING_FOR_CONTROLLER_URLS,
         _ => reasons::WAITING_FOR_GARM,
     };
-    Some(Verdict::Waiting {
+    Some(Obstacle::Tell(Verdict::Waiting {
         reason,
         message: availability.message(),
+    }))
+}
+
+/// What an object says while GARM fails to list what it decides by.
+fn unlisted(needs: &[Collection], is_listed: impl Fn(Collection) -> bool) -> Option<Verdict> {
+    let missing = needs.iter().find(|collection| !is_listed(**collection))?;
+    let what = match missing {
+        Collection::Endpoints => "endpoints",
+        Collection::Credentials => "credentials",
+        Collection::Entities(kind) => kind.path(),
+        Collection::Pools => "pools",
+        Collection::Instances => "instances",
+    };
+    Some(Verdict::Waiting {
+        reason: reasons::WAITING_FOR_GARM,
+        message: format!("GARM has not listed its {what} yet; see its log if this lasts"),
     })
 }
 
@@ -449,22 +509,37 @@ async fn apply<C: Controller>(
     let context = controller.context();
     let mut memory = Memory::default();
     let mut plan = controller.plan(&object, observed, Timestamp::now());
+    let mut last_shape = String::new();
     'rounds: for round in 0.. {
         if plan.steps.is_empty() {
             break;
         }
-        if round == ROUNDS {
-            // Not the steps themselves: they may hold extra specs.
-            tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, steps = plan.steps.len(), "plan did not converge");
+        // Names of what is sent, no values; the same again means that the last time changed nothing.
+        let shape = format!("{:?}", plan.steps);
+        if round == ROUNDS || shape == last_shape {
+            tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, steps = ?plan.steps, "plan did not converge");
             plan = Plan::idle(Verdict::Failed {
                 reason: reasons::RECONCILE_ERROR,
                 message: "GARM accepts the change without making it; the field cannot be changed, so delete the object and make it anew".to_owned(),
             });
             break;
         }
+        last_shape = shape;
         for step in &plan.steps {
             match controller.execute(&object, observed, step).await {
                 Ok(effect) => {
+                    if effect.gone {
+                        context
+                            .status
+                            .forget(object.meta().uid.as_deref().unwrap_or_default());
+                        return Err(Next::Done);
+                    }
+                    memory.stamped |= effect.stamped || effect.pushed.is_some();
+                    memory.pushed = effect.pushed.or(memory.pushed);
+                    memory.annotations.extend(effect.annotations);
+                    if effect.identity {
+                        object = store_identity(controller, object, observed).await?;
+                    }
                     if let Some((reason, note)) = &effect.event {
                         context
                             .publish::<C::Object>(
@@ -476,15 +551,6 @@ async fn apply<C: Controller>(
                                 note,
                             )
                             .await;
-                    }
-                    if effect.gone {
-                        return Err(Next::Done);
-                    }
-                    memory.stamped |= effect.stamped || effect.pushed.is_some();
-                    memory.pushed = effect.pushed.or(memory.pushed);
-                    memory.annotations.extend(effect.annotations);
-                    if effect.identity {
-                        object = store_identity(controller, object, observed).await?;
                     }
                 }
                 Err(verdict) => {
@@ -579,7 +645,12 @@ async fn release<C: Controller>(controller: &C, object: &C::Object) -> Next {
     };
     let api = controller.context().api::<C::Object>(object.meta());
     match write_meta::remove_finalizer(&api, object.meta(), finalizer).await {
-        Ok(()) => Next::Done,
+        Ok(()) => {
+            let uid = object.meta().uid.as_deref().unwrap_or_default();
+            controller.context().status.forget(uid);
+            controller.forget(object);
+            Next::Done
+        }
         Err(error) => kube_failure::<C>(object, "removing the finalizer", &error),
     }
 }
@@ -607,7 +678,10 @@ async fn stand<C: Controller>(
         _ => None,
     };
     if let Some((action, note)) = warning {
-        tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, reason = action, error = %note, "reconcile failed");
+        if !matches!(verdict, Verdict::Failed { .. }) {
+            // A failure is logged by the worker, with the pause that follows it.
+            tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, reason = action, error = %note, "the spec cannot work");
+        }
         context
             .publish::<C::Object>(
                 C::COMPONENT,
@@ -735,10 +809,7 @@ fn kube_failure<C: Controller>(object: &C::Object, what: &str, error: &kube::Err
             tracing::debug!(%object, kind = C::NAME, what, "object changed meanwhile");
             Next::After(STALE)
         }
-        _ => {
-            tracing::warn!(%object, kind = C::NAME, error = %error, "{what} failed");
-            retry(format!("{what} failed: {error}"))
-        }
+        _ => retry(format!("{what} failed: {}", explain(error))),
     }
 }
 
@@ -756,6 +827,73 @@ mod tests {
             generation: Some(generation),
             resource_version: Some(version.to_owned()),
             ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn a_garm_that_is_away_fails_no_object() {
+        let away = garm::Error::Unavailable(Availability::NotInitialised);
+        assert!(matches!(Verdict::garm(&away), Verdict::Waiting { .. }));
+        assert!(matches!(
+            Verdict::garm(&garm::Error::UrlsRequired),
+            Verdict::Waiting { reason, .. } if reason == reasons::WAITING_FOR_CONTROLLER_URLS
+        ));
+        let after = Duration::from_secs(30);
+        let limited = garm::Error::RateLimited {
+            retry_after: Some(after),
+        };
+        assert!(
+            matches!(Verdict::garm(&limited), Verdict::Pace { after: found, .. } if found == after)
+        );
+        let absurd = garm::Error::RateLimited {
+            retry_after: Some(Duration::MAX),
+        };
+        assert!(
+            matches!(Verdict::garm(&absurd), Verdict::Pace { after, .. } if after == LONGEST_PAUSE)
+        );
+        assert!(matches!(
+            Verdict::garm(&garm::Error::Timeout),
+            Verdict::Failed { .. }
+        ));
+    }
+
+    #[test]
+    fn what_was_not_listed_is_not_absent() {
+        use crate::garm::wire::EntityKind;
+        let needs = [
+            Collection::Pools,
+            Collection::Entities(EntityKind::Enterprise),
+        ];
+        assert_eq!(unlisted(&needs, |_| true), None);
+        assert_eq!(unlisted(&[], |_| false), None);
+        let Some(Verdict::Waiting { message, .. }) =
+            unlisted(&needs, |collection| collection == Collection::Pools)
+        else {
+            panic!("it goes on")
+        };
+        assert!(message.contains("enterprises"));
+    }
+
+    #[test]
+    fn a_restart_shows_in_no_object_and_an_outage_does() {
+        assert_eq!(
+            obstacle(&Availability::Starting, true),
+            Some(Obstacle::Starting)
+        );
+        assert_eq!(obstacle(&Availability::Ready, true), None);
+        assert_eq!(obstacle(&Availability::UrlsRequired, false), None);
+        for (away, reason) in [
+            (Availability::NotInitialised, reasons::WAITING_FOR_GARM),
+            (
+                Availability::UrlsRequired,
+                reasons::WAITING_FOR_CONTROLLER_URLS,
+            ),
+        ] {
+            let Some(Obstacle::Tell(Verdict::Waiting { reason: told, .. })) = obstacle(&away, true)
+            else {
+                panic!("{away:?}")
+            };
+            assert_eq!(told, reason);
         }
     }
 

@@ -34,6 +34,8 @@ pub mod runner;
 pub mod scope;
 pub mod server_config;
 pub mod sweeper;
+#[cfg(test)]
+mod testing;
 pub mod wiring;
 
 /// The one watch of every kind, shared by all controllers.
@@ -78,6 +80,23 @@ impl Hubs {
             self.server_configs.loaded(),
             self.secrets.loaded(),
         );
+    }
+
+    /// Answers whether every watch made progress within `limit`; the error names the one that did not.
+    ///
+    /// # Errors
+    /// A sentence for `/healthz`.
+    pub fn check_progress(&self, limit: Duration) -> Result<(), String> {
+        self.endpoints.check_progress(limit)?;
+        self.credentials.check_progress(limit)?;
+        self.repositories.check_progress(limit)?;
+        self.organizations.check_progress(limit)?;
+        self.enterprises.check_progress(limit)?;
+        self.images.check_progress(limit)?;
+        self.pools.check_progress(limit)?;
+        self.runners.check_progress(limit)?;
+        self.server_configs.check_progress(limit)?;
+        self.secrets.check_progress(limit)
     }
 }
 

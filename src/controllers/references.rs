@@ -12,6 +12,7 @@ use crate::controllers::driver::Verdict;
 use crate::domain::ownership::{Claim, claim};
 use crate::garm::wire;
 use crate::runtime::ObjectKey;
+use crate::runtime::client::explain;
 use crate::runtime::secrets::{SecretProblem, SecretValue};
 
 /// A reference, followed.
@@ -192,7 +193,10 @@ pub async fn secret(
         ))),
         Err(SecretProblem::Kube(error)) => Err(Verdict::Failed {
             reason: crate::api::condition::reasons::RECONCILE_ERROR,
-            message: format!("reading Secret {namespace}/{name} failed: {error}"),
+            message: format!(
+                "reading Secret {namespace}/{name} failed: {}",
+                explain(&error)
+            ),
         }),
     }
 }

@@ -3,20 +3,23 @@
 //! An object wakes itself by its generation, finalizers, deletion and our annotations; it wakes those that refer to it, those that it refers
 //! to while they wait to be deleted, and its rivals of the same name. What is indexed is found without a scan.
 
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::{Resource, ResourceExt};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::meta;
 use crate::api::v1beta1::{
     Enterprise, GitHubCredential, GitHubEndpoint, Organization, Pool, Repository, Runner,
 };
+use crate::controllers::Context;
 use crate::controllers::driver::Object;
 use crate::controllers::references::{id_index, name_index, reference_index, uid_index};
 use crate::controllers::runner::{Names, instance_index};
 use crate::controllers::scope::{ScopeObject, full_name};
-use crate::controllers::{Context, Hubs};
 use crate::domain::scope::{Scope, kind_of_reference};
 use crate::garm::wire::EntityKind;
 use crate::garm::{Changed, Collection};
@@ -149,6 +152,8 @@ pub struct Wiring {
     context: Arc<Context>,
     queues: Queues,
     names: Arc<Names>,
+    /// The ids by which Pools were last seen: a new one makes its instances somebody's.
+    pool_ids: Mutex<HashMap<ObjectKey, String>>,
 }
 
 impl Wiring {
@@ -158,12 +163,15 @@ impl Wiring {
             context,
             queues,
             names,
+            pool_ids: Mutex::default(),
         }
     }
 
     /// Follows every watch and the mirror.
     pub async fn run(&self, token: CancellationToken) {
         let hubs = &self.context.hubs;
+        // Before the stores are gone through, so that no change falls between.
+        let changes = self.context.garm.subscribe();
         futures::join!(
             hubs.endpoints.follow(&token, |event| self.endpoint(&event)),
             hubs.credentials
@@ -174,62 +182,47 @@ impl Wiring {
                 .scope::<Organization>(&self.queues.organizations, &event)),
             hubs.enterprises.follow(&token, |event| self
                 .scope::<Enterprise>(&self.queues.enterprises, &event)),
-            hubs.images.follow(&token, |event| wake_referrers(
-                "image",
-                &event,
-                &hubs.pools,
-                &self.queues.pools
-            )),
+            hubs.images.follow(&token, |event| self.image(&event)),
             hubs.pools.follow(&token, |event| self.pool(&event)),
             hubs.runners
                 .follow(&token, |event| wake_self(&self.queues.runners, &event)),
             hubs.server_configs
                 .follow(&token, |event| self.server_config(&event)),
             hubs.secrets.follow(&token, |event| self.secret(&event)),
-            self.mirror(&token),
+            self.mirror(changes, &token),
         );
     }
 
+    /// Whoever owns a name in GARM now, all that refer to an object of that name may go on, or have to wait.
     fn endpoint(&self, event: &HubEvent) {
         wake_self(&self.queues.endpoints, event);
+        if !event.trigger {
+            return;
+        }
         let hubs = &self.context.hubs;
-        wake(
-            &self.queues.endpoints,
-            &hubs.endpoints.by(&name_index(&event.key.name)),
-        );
-        wake_referrers(
-            "endpoint",
-            event,
-            &hubs.credentials,
-            &self.queues.credentials,
-        );
+        let rivals = hubs.endpoints.by(&name_index(&event.key.name));
+        wake_others(&self.queues.endpoints, &rivals, &event.key);
+        for key in with_rivals(&event.key, &rivals) {
+            wake_referrers(
+                "endpoint",
+                &key,
+                &hubs.credentials,
+                &self.queues.credentials,
+            );
+        }
     }
 
     fn credential(&self, event: &HubEvent) {
         wake_self(&self.queues.credentials, event);
+        if !event.trigger {
+            return;
+        }
         let hubs = &self.context.hubs;
-        wake(
-            &self.queues.credentials,
-            &hubs.credentials.by(&name_index(&event.key.name)),
-        );
-        wake_referrers(
-            "credential",
-            event,
-            &hubs.repositories,
-            &self.queues.repositories,
-        );
-        wake_referrers(
-            "credential",
-            event,
-            &hubs.organizations,
-            &self.queues.organizations,
-        );
-        wake_referrers(
-            "credential",
-            event,
-            &hubs.enterprises,
-            &self.queues.enterprises,
-        );
+        let rivals = hubs.credentials.by(&name_index(&event.key.name));
+        wake_others(&self.queues.credentials, &rivals, &event.key);
+        for key in with_rivals(&event.key, &rivals) {
+            self.wake_scopes_with("credential", &key, Queue::add);
+        }
         if let Some(object) = hubs.credentials.valid(&event.key) {
             self.queues.endpoints.add(ObjectKey::new(
                 &event.key.namespace,
@@ -238,83 +231,99 @@ impl Wiring {
         }
     }
 
+    /// A status that changes counts too: it brings the id that Pools wait for.
     fn scope<K: ScopeObject>(&self, queue: &Queue, event: &HubEvent) {
         wake_self(queue, event);
         let hubs = &self.context.hubs;
+        wake_referrers(K::NAME, &event.key, &hubs.pools, &self.queues.pools);
+        if !event.trigger {
+            return;
+        }
         let hub = K::hub(hubs);
+        if event.gone {
+            // Its rivals cannot be found by an object that is not there any more.
+            wake(queue, &hub.all());
+        }
         if let Some(object) = hub.valid(&event.key) {
-            wake(queue, &hub.by(&name_index(&full_name(&*object))));
+            let rivals = hub.by(&name_index(&full_name(&*object)));
+            wake_others(queue, &rivals, &event.key);
             self.queues.credentials.add(ObjectKey::new(
                 &event.key.namespace,
                 &object.view().credentials.name,
             ));
         }
-        if event.gone {
-            // Its rivals cannot be found by an object that is not there any more.
-            wake(queue, &hub.all());
-        }
-        wake_referrers(K::NAME, event, &hubs.pools, &self.queues.pools);
+    }
+
+    fn image(&self, event: &HubEvent) {
+        let add: Add = if event.trigger {
+            Queue::add_fresh
+        } else {
+            Queue::add
+        };
+        let hubs = &self.context.hubs;
+        let users = reference_index("image", &event.key.namespace, &event.key.name);
+        wake_with(add, &self.queues.pools, &hubs.pools.by(&users));
     }
 
     fn pool(&self, event: &HubEvent) {
         wake_self(&self.queues.pools, event);
         let hubs = &self.context.hubs;
-        if event.gone || event.trigger {
+        let object = hubs.pools.valid(&event.key);
+        let status = object.as_ref().and_then(|pool| pool.status.as_ref());
+        let id = status.map_or("", |status| status.id.as_str());
+        let is_new_id = self.note_pool_id(&event.key, id);
+        if event.trigger {
             // A Runner that waits to be deleted waits no longer when its Pool goes, whatever GARM has of it.
-            wake_referrers("pool", event, &hubs.runners, &self.queues.runners);
+            let index = reference_index("pool", &event.key.namespace, &event.key.name);
+            let mut waiting = hubs.runners.by(&index);
+            waiting.retain(|runner| meta::is_terminating(&runner.metadata));
+            wake(&self.queues.runners, &waiting);
         }
-        let Some(object) = hubs.pools.valid(&event.key) else {
+        let Some(object) = &object else {
             return;
         };
-        let scope = ObjectKey::new(&event.key.namespace, &object.spec.github_scope_ref.name);
-        if let Some(kind) = kind_of_reference(&object.spec.github_scope_ref.kind) {
-            self.scope_queue(kind).add(scope);
+        if !id.is_empty() && (event.trigger || is_new_id) {
+            let rivals = hubs.pools.by(&id_index(id));
+            wake_others(&self.queues.pools, &rivals, &event.key);
+            self.instances_of(id);
         }
-        if let Some(status) = object
-            .status
-            .as_ref()
-            .filter(|status| !status.id.is_empty())
-        {
-            wake(&self.queues.pools, &hubs.pools.by(&id_index(&status.id)));
-            if event.trigger || hubs.runners.valid_in(&event.key.namespace).is_empty() {
-                self.instances_of(&status.id);
-            }
+        if event.trigger {
+            self.wake_scope_of(object);
         }
+    }
+
+    /// Remembers by which id a Pool stands; tells whether that is another one than before.
+    fn note_pool_id(&self, key: &ObjectKey, id: &str) -> bool {
+        let mut ids = self.pool_ids.lock().unwrap_or_else(PoisonError::into_inner);
+        if id.is_empty() {
+            ids.remove(key);
+            return false;
+        }
+        ids.insert(key.clone(), id.to_owned())
+            .is_none_or(|before| before != id)
     }
 
     fn server_config(&self, event: &HubEvent) {
         wake_self(&self.queues.server_configs, event);
-        if event.gone {
-            wake(
-                &self.queues.server_configs,
-                &self.context.hubs.server_configs.all(),
-            );
+        if event.trigger {
+            let all = self.context.hubs.server_configs.all();
+            wake_others(&self.queues.server_configs, &all, &event.key);
         }
     }
 
-    /// A Secret wakes its referrers whatever changed in it: they compare what they last sent.
+    /// A Secret wakes its referrers whatever changed in it: they compare what they last sent. It is as much the user's word as a spec is, so
+    /// it does not wait for a back-off either.
     fn secret(&self, event: &HubEvent) {
         let hubs = &self.context.hubs;
-        wake_referrers("secret", event, &hubs.endpoints, &self.queues.endpoints);
-        wake_referrers("secret", event, &hubs.credentials, &self.queues.credentials);
-        wake_referrers(
-            "secret",
-            event,
-            &hubs.repositories,
-            &self.queues.repositories,
-        );
-        wake_referrers(
-            "secret",
-            event,
-            &hubs.organizations,
-            &self.queues.organizations,
-        );
-        wake_referrers("secret", event, &hubs.enterprises, &self.queues.enterprises);
+        let users = reference_index("secret", &event.key.namespace, &event.key.name);
+        let add: Add = Queue::add_fresh;
+        wake_with(add, &self.queues.endpoints, &hubs.endpoints.by(&users));
+        wake_with(add, &self.queues.credentials, &hubs.credentials.by(&users));
+        self.wake_scopes_with("secret", &event.key, add);
     }
 
     /// Follows the mirror. Falling behind wakes everything, which reads the mirror as it is now.
-    async fn mirror(&self, token: &CancellationToken) {
-        let mut changes = self.context.garm.subscribe();
+    async fn mirror(&self, mut changes: Receiver<Changed>, token: &CancellationToken) {
         loop {
             let change = tokio::select! {
                 () = token.cancelled() => return,
@@ -325,6 +334,7 @@ impl Wiring {
                 Err(RecvError::Lagged(_)) => {
                     changes = self.context.garm.subscribe();
                     self.wake_all(Queue::add);
+                    self.unmatched_instances();
                 }
                 Err(RecvError::Closed) => return,
             }
@@ -332,141 +342,183 @@ impl Wiring {
     }
 
     fn changed(&self, change: &Changed) {
-        let Hubs {
-            endpoints,
-            credentials,
-            pools,
-            ..
-        } = &self.context.hubs;
+        let hubs = &self.context.hubs;
         match change {
             Changed::Availability => self.wake_all(Queue::add_fresh),
-            Changed::Controller => wake(
-                &self.queues.server_configs,
-                &self.context.hubs.server_configs.all(),
-            ),
+            Changed::Controller => wake(&self.queues.server_configs, &hubs.server_configs.all()),
             Changed::Endpoint(name) => {
-                wake(&self.queues.endpoints, &endpoints.by(&name_index(name)));
-                for endpoint in endpoints.by(&name_index(name)) {
-                    let namespace = endpoint.namespace().unwrap_or_default();
-                    let users = credentials.by(&reference_index(
+                let objects = hubs.endpoints.by(&name_index(name));
+                wake(&self.queues.endpoints, &objects);
+                for endpoint in objects {
+                    let key = ObjectKey::of(&endpoint.metadata);
+                    wake_referrers(
                         "endpoint",
-                        &namespace,
-                        &endpoint.name_any(),
-                    ));
-                    wake(&self.queues.credentials, &users);
+                        &key,
+                        &hubs.credentials,
+                        &self.queues.credentials,
+                    );
                 }
             }
-            Changed::Credential(_) => {
-                wake(&self.queues.credentials, &credentials.all());
-                wake(&self.queues.endpoints, &endpoints.all());
-                self.wake_scopes(Queue::add);
-            }
+            Changed::Credential(id) => self.garm_credential(*id),
             Changed::Entity(kind, id) => self.entity(*kind, id),
-            Changed::Pool(id) => {
-                let claimants = pools.by(&id_index(id));
-                wake(&self.queues.pools, &claimants);
-                for pool in &claimants {
-                    self.wake_scope_of(pool);
-                }
-                if claimants.is_empty() {
-                    self.wake_scopes_that_wait();
-                }
-            }
+            Changed::Pool(id) => self.garm_pool(id),
             Changed::Instance { name, pool_id } => self.instance(name, pool_id),
-            Changed::Resynced(collection) => self.resynced(*collection),
+            // What a list changed was told one by one. Only what waits for the proof that an instance is gone waits for the list itself.
+            Changed::Resynced(Collection::Instances) => self.unmatched_instances(),
+            Changed::Resynced(_) => {}
+        }
+    }
+
+    /// Credentials, or who uses them, changed in GARM.
+    fn garm_credential(&self, id: i64) {
+        let hubs = &self.context.hubs;
+        wake_terminating(&self.queues.endpoints, &hubs.endpoints);
+        let Some(credential) = self.context.garm.credential(id) else {
+            // Nothing tells any more whose they were.
+            wake(&self.queues.credentials, &hubs.credentials.all());
+            self.wake_scopes(Queue::add);
+            return;
+        };
+        let objects = hubs.credentials.by(&name_index(&credential.name));
+        wake(&self.queues.credentials, &objects);
+        for object in objects {
+            let key = ObjectKey::of(&object.metadata);
+            self.wake_scopes_with("credential", &key, Queue::add);
         }
     }
 
     fn entity(&self, kind: EntityKind, id: &str) {
-        let hubs = &self.context.hubs;
         match kind {
-            EntityKind::Repository => wake_entity(
-                &self.queues,
-                &self.queues.repositories,
-                hubs,
-                &hubs.repositories,
-                id,
-            ),
-            EntityKind::Organization => wake_entity(
-                &self.queues,
-                &self.queues.organizations,
-                hubs,
-                &hubs.organizations,
-                id,
-            ),
-            EntityKind::Enterprise => wake_entity(
-                &self.queues,
-                &self.queues.enterprises,
-                hubs,
-                &hubs.enterprises,
-                id,
-            ),
+            EntityKind::Repository => self.wake_entity::<Repository>(&self.queues.repositories, id),
+            EntityKind::Organization => {
+                self.wake_entity::<Organization>(&self.queues.organizations, id);
+            }
+            EntityKind::Enterprise => self.wake_entity::<Enterprise>(&self.queues.enterprises, id),
         }
-        wake(&self.queues.credentials, &hubs.credentials.all());
+        // Who uses which credentials is told apart; but one that waits to be deleted may have waited for this.
+        wake_terminating(&self.queues.credentials, &self.context.hubs.credentials);
+    }
+
+    /// Wakes the objects that stand for an entity, or that would take it by its name, and the Pools in them.
+    fn wake_entity<K: ScopeObject>(&self, queue: &Queue, id: &str) {
+        let hubs = &self.context.hubs;
+        let hub = K::hub(hubs);
+        let mut objects = hub.by(&id_index(id));
+        if let Some(entity) = self.context.garm.entity(K::KIND, id) {
+            let name = format!("{}/{}", entity.owner, entity.name);
+            objects.extend(hub.by(&name_index(&name)));
+        }
+        for object in &objects {
+            let key = ObjectKey::of(object.meta());
+            wake_referrers(K::NAME, &key, &hubs.pools, &self.queues.pools);
+        }
+        wake(queue, &objects);
+    }
+
+    fn garm_pool(&self, id: &str) {
+        let hubs = &self.context.hubs;
+        let claimants = hubs.pools.by(&id_index(id));
+        wake(&self.queues.pools, &claimants);
+        for pool in &claimants {
+            self.wake_scope_of(pool);
+        }
+        if claimants.is_empty() {
+            // A pool that no object claims may be the last one that keeps a terminating scope.
+            wake_terminating(&self.queues.repositories, &hubs.repositories);
+            wake_terminating(&self.queues.organizations, &hubs.organizations);
+            wake_terminating(&self.queues.enterprises, &hubs.enterprises);
+        }
     }
 
     fn instance(&self, name: &str, pool_id: &str) {
         let hubs = &self.context.hubs;
         let pools = hubs.pools.by(&id_index(pool_id));
         wake(&self.queues.pools, &pools);
-        let mut known = false;
-        for runner in hubs.runners.by(&instance_name_index(name)) {
-            known = true;
-            self.queues.runners.add(ObjectKey::of(&runner.metadata));
+        self.runner_of(name, &pools);
+    }
+
+    /// Wakes the object of an instance, or what makes it.
+    fn runner_of(&self, name: &str, pools: &[Arc<Pool>]) {
+        let known = self.context.hubs.runners.by(&instance_name_index(name));
+        wake(&self.queues.runners, &known);
+        if !known.is_empty() || !self.context.runner_reconciliation {
+            return;
         }
-        if !known {
-            for pool in &pools {
-                let namespace = pool.namespace().unwrap_or_default();
-                self.queues
-                    .runners
-                    .add(self.names.key(&self.context, &namespace, name));
-            }
+        for pool in pools {
+            let namespace = pool.namespace().unwrap_or_default();
+            self.queues
+                .runners
+                .add(self.names.key(&self.context, &namespace, name));
         }
     }
 
     /// Wakes the runners of one pool's instances.
     fn instances_of(&self, pool_id: &str) {
+        let pools = self.context.hubs.pools.by(&id_index(pool_id));
         for instance in self.context.garm.instances_of(pool_id) {
-            self.instance(&instance.name, pool_id);
+            self.runner_of(&instance.name, &pools);
         }
     }
 
-    fn resynced(&self, collection: Collection) {
-        if collection == Collection::Instances {
-            wake(&self.queues.runners, &self.context.hubs.runners.all());
-            for pool in self.context.hubs.pools.all() {
-                if let Some(status) = &pool.status {
-                    self.instances_of(&status.id);
+    /// Wakes the Runners whose instance GARM does not show, and what makes those of instances that have none. All others have been told of
+    /// their changes.
+    fn unmatched_instances(&self) {
+        let hubs = &self.context.hubs;
+        let garm = &self.context.garm;
+        for runner in hubs.runners.all() {
+            let name = runner.status.as_ref().and_then(|s| s.name.as_deref());
+            if name.is_none_or(|name| garm.instance(name).is_none()) {
+                self.queues.runners.add(ObjectKey::of(&runner.metadata));
+            }
+        }
+        for pool in hubs.pools.all() {
+            let id = pool.status.as_ref().map_or("", |status| status.id.as_str());
+            for instance in garm.instances_of(id) {
+                if hubs
+                    .runners
+                    .by(&instance_name_index(&instance.name))
+                    .is_empty()
+                {
+                    self.runner_of(&instance.name, std::slice::from_ref(&pool));
                 }
             }
-            return;
-        }
-        self.wake_all(Queue::add);
-    }
-
-    fn scope_queue(&self, kind: EntityKind) -> &Queue {
-        match kind {
-            EntityKind::Repository => &self.queues.repositories,
-            EntityKind::Organization => &self.queues.organizations,
-            EntityKind::Enterprise => &self.queues.enterprises,
         }
     }
 
+    /// Wakes the scope of a pool where that waits to be deleted; otherwise its pools are nothing to it.
     fn wake_scope_of(&self, pool: &Pool) {
         let scope = &pool.spec.github_scope_ref;
-        if let Some(kind) = kind_of_reference(&scope.kind) {
-            let namespace = pool.namespace().unwrap_or_default();
-            self.scope_queue(kind)
-                .add(ObjectKey::new(namespace, &scope.name));
+        let key = ObjectKey::new(pool.namespace().unwrap_or_default(), &scope.name);
+        let hubs = &self.context.hubs;
+        match kind_of_reference(&scope.kind) {
+            Some(EntityKind::Repository) => {
+                wake_if_terminating(&self.queues.repositories, &hubs.repositories, key);
+            }
+            Some(EntityKind::Organization) => {
+                wake_if_terminating(&self.queues.organizations, &hubs.organizations, key);
+            }
+            Some(EntityKind::Enterprise) => {
+                wake_if_terminating(&self.queues.enterprises, &hubs.enterprises, key);
+            }
+            None => {}
         }
     }
 
-    /// A pool that no object claims may be the last one that keeps a terminating scope.
-    fn wake_scopes_that_wait(&self) {
+    /// Wakes the scopes that refer to an object of another kind.
+    fn wake_scopes_with(&self, kind: &str, key: &ObjectKey, add: Add) {
         let hubs = &self.context.hubs;
-        wake_terminating(&self.queues.repositories, &hubs.repositories);
-        wake_terminating(&self.queues.organizations, &hubs.organizations);
-        wake_terminating(&self.queues.enterprises, &hubs.enterprises);
+        let index = reference_index(kind, &key.namespace, &key.name);
+        wake_with(
+            add,
+            &self.queues.repositories,
+            &hubs.repositories.by(&index),
+        );
+        wake_with(
+            add,
+            &self.queues.organizations,
+            &hubs.organizations.by(&index),
+        );
+        wake_with(add, &self.queues.enterprises, &hubs.enterprises.by(&index));
     }
 
     fn wake_scopes(&self, add: Add) {
@@ -488,14 +540,10 @@ impl Wiring {
 }
 
 /// Wakes the objects of another kind that refer to this one by namespace and name.
-fn wake_referrers<K: Object>(kind: &str, event: &HubEvent, hub: &Hub<K>, queue: &Queue) {
+fn wake_referrers<K: Object>(kind: &str, key: &ObjectKey, hub: &Hub<K>, queue: &Queue) {
     wake(
         queue,
-        &hub.by(&reference_index(
-            kind,
-            &event.key.namespace,
-            &event.key.name,
-        )),
+        &hub.by(&reference_index(kind, &key.namespace, &key.name)),
     );
 }
 
@@ -522,30 +570,34 @@ fn wake_with<K: Object>(add: Add, queue: &Queue, objects: &[Arc<K>]) {
     }
 }
 
-fn wake_terminating<K: ScopeObject>(queue: &Queue, hub: &Hub<K>) {
+/// Wakes all but the one that the news is about: what it wrote itself is no news to it.
+fn wake_others<K: Object>(queue: &Queue, objects: &[Arc<K>], but: &ObjectKey) {
+    for object in objects {
+        let key = ObjectKey::of(object.meta());
+        if key != *but {
+            queue.add(key);
+        }
+    }
+}
+
+/// An object's key and those of its rivals.
+fn with_rivals<K: Object>(key: &ObjectKey, rivals: &[Arc<K>]) -> BTreeSet<ObjectKey> {
+    let rivals = rivals.iter().map(|rival| ObjectKey::of(rival.meta()));
+    rivals.chain([key.clone()]).collect()
+}
+
+fn wake_terminating<K: Object>(queue: &Queue, hub: &Hub<K>) {
     let mut waiting = hub.all();
-    waiting.retain(|object| object.meta().deletion_timestamp.is_some());
+    waiting.retain(|object| meta::is_terminating(object.meta()));
     wake(queue, &waiting);
 }
 
-/// Wakes the objects that stand for an entity, and the Pools in it; all of the kind when none has its id yet.
-fn wake_entity<K: ScopeObject>(
-    queues: &Queues,
-    queue: &Queue,
-    hubs: &Hubs,
-    hub: &Hub<K>,
-    id: &str,
-) {
-    let mut objects = hub.by(&id_index(id));
-    if objects.is_empty() {
-        objects = hub.all();
+fn wake_if_terminating<K: Object>(queue: &Queue, hub: &Hub<K>, key: ObjectKey) {
+    let object = hub.get(&key);
+    if object.is_some_and(|object| meta::is_terminating(object.meta())) {
+        queue.add(key);
     }
-    for object in &objects {
-        let key = ObjectKey::of(object.meta());
-        let pools = hubs
-            .pools
-            .by(&reference_index(K::NAME, &key.namespace, &key.name));
-        wake(&queues.pools, &pools);
-    }
-    wake(queue, &objects);
 }
+
+#[cfg(test)]
+mod tests;

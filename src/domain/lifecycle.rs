@@ -21,14 +21,19 @@ pub enum Disposition {
 
 /// Decides from metadata what a pass may do. `finalizer` is the one this kind uses, if any.
 ///
-/// Force-delete comes before pause, so that a paused object has a way out too.
-pub fn disposition(metadata: &ObjectMeta, finalizer: Option<&str>) -> Disposition {
+/// Force-delete comes before pause, so that a paused object has a way out too. `heeds_force` is false for kinds that ignore it: there it
+/// changes nothing, pause included.
+pub fn disposition(
+    metadata: &ObjectMeta,
+    finalizer: Option<&str>,
+    heeds_force: bool,
+) -> Disposition {
     if meta::is_terminating(metadata) {
         let held = finalizer.is_some_and(|ours| has_finalizer(metadata, ours));
         if !held {
             return Disposition::Gone;
         }
-        if meta::has_flag(metadata, meta::FORCE_DELETE) {
+        if heeds_force && meta::has_flag(metadata, meta::FORCE_DELETE) {
             return Disposition::ForceRelease;
         }
         if meta::is_paused(metadata) {
@@ -72,9 +77,9 @@ mod tests {
     #[test]
     fn a_terminating_object_without_our_finalizer_is_never_touched() {
         let gone = object(true, false, &[(meta::FORCE_DELETE, "true")]);
-        assert_eq!(disposition(&gone, Some("f")), Disposition::Gone);
+        assert_eq!(disposition(&gone, Some("f"), true), Disposition::Gone);
         assert_eq!(
-            disposition(&object(true, true, &[]), None),
+            disposition(&object(true, true, &[]), None, true),
             Disposition::Gone
         );
     }
@@ -83,16 +88,29 @@ mod tests {
     fn force_delete_works_on_a_paused_object_and_only_while_terminating() {
         let both = [(meta::FORCE_DELETE, "true"), (meta::PAUSED, "")];
         assert_eq!(
-            disposition(&object(true, true, &both), Some("f")),
+            disposition(&object(true, true, &both), Some("f"), true),
             Disposition::ForceRelease
         );
         assert_eq!(
-            disposition(&object(false, true, &both[..1]), Some("f")),
+            disposition(&object(false, true, &both[..1]), Some("f"), true),
             Disposition::Live
         );
         let other_value = [(meta::FORCE_DELETE, "yes")];
         assert_eq!(
-            disposition(&object(true, true, &other_value), Some("f")),
+            disposition(&object(true, true, &other_value), Some("f"), true),
+            Disposition::Delete
+        );
+    }
+
+    #[test]
+    fn a_kind_that_ignores_force_delete_stays_paused() {
+        let both = [(meta::FORCE_DELETE, "true"), (meta::PAUSED, "")];
+        assert_eq!(
+            disposition(&object(true, true, &both), Some("f"), false),
+            Disposition::Paused
+        );
+        assert_eq!(
+            disposition(&object(true, true, &both[..1]), Some("f"), false),
             Disposition::Delete
         );
     }
@@ -102,16 +120,20 @@ mod tests {
         for value in ["true", "", "yes"] {
             let paused = [(meta::PAUSED, value)];
             assert_eq!(
-                disposition(&object(false, true, &paused), Some("f")),
+                disposition(&object(false, true, &paused), Some("f"), true),
                 Disposition::Paused
             );
             assert_eq!(
-                disposition(&object(true, true, &paused), Some("f")),
+                disposition(&object(true, true, &paused), Some("f"), true),
                 Disposition::Paused
             );
         }
         assert_eq!(
-            disposition(&object(false, true, &[(meta::PAUSED, "false")]), Some("f")),
+            disposition(
+                &object(false, true, &[(meta::PAUSED, "false")]),
+                Some("f"),
+                true
+            ),
             Disposition::Live
         );
     }

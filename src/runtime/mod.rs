@@ -12,7 +12,7 @@ pub mod secrets;
 pub mod shutdown;
 pub mod status;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod worker;
 
 use std::fmt;

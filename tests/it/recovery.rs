@@ -6,8 +6,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Seen, poll_until};
+use garm_operator_ground::proxy::{Fault, Matcher, Rule};
 use garm_operator_ground::servers::GarmVersion;
 use garm_operator_ground::{Ground, Setup};
+use http::StatusCode;
 
 use crate::world::{SOON, World, pool, told};
 
@@ -16,23 +18,26 @@ pub fn register(suite: &mut Suite) {
     suite.test_on_each_garm("a_wiped_garm_is_filled_again_once", wiped);
     suite.test_on_each_garm("a_restarted_garm_is_no_event", restarted);
     suite.test_on_each_garm("dropped_tokens_cost_one_login", tokens);
+    suite.test_on_each_garm("an_error_is_not_absence", errors);
 }
+
+/// What has an id of its own in GARM.
+const OBJECTS: [(&str, &str); 3] = [
+    ("repository", "tools"),
+    ("pool", "small"),
+    ("pool", "large"),
+];
 
 async fn wiped(ground: &Ground, version: GarmVersion) -> Result<()> {
     let world = World::new(ground, version).await?;
     let operator = world.settled_operator(&world.command()).await?;
-    let objects = [
-        ("repository", "tools"),
-        ("pool", "small"),
-        ("pool", "large"),
-    ];
     let mut before = Vec::new();
-    for (kind, name) in objects {
+    for (kind, name) in OBJECTS {
         before.push(world.id(kind, name).await?);
     }
     let mark = world.mark();
     world.garm.wipe(Setup::Complete).await?;
-    for ((kind, name), before) in objects.into_iter().zip(&before) {
+    for ((kind, name), before) in OBJECTS.into_iter().zip(&before) {
         poll_until(
             SOON * 2,
             &format!("{kind} {name} is made again"),
@@ -105,6 +110,49 @@ async fn restarted(ground: &Ground, version: GarmVersion) -> Result<()> {
     let mut kube = told(&world.kube_writes(mark));
     kube.retain(|write| !write.starts_with("PATCH /repositories/{name}/status"));
     ensure!(kube.is_empty(), "{kube:#?}");
+    world.finish(operator).await
+}
+
+async fn errors(ground: &Ground, version: GarmVersion) -> Result<()> {
+    let world = World::new(ground, version).await?;
+    let operator = world.settled_operator(&world.command()).await?;
+    world.finish(operator).await?;
+    let mut before = Vec::new();
+    for (kind, name) in OBJECTS {
+        before.push(world.id(kind, name).await?);
+    }
+    let mark = world.mark();
+    let proxy = world.garm.proxy();
+    let server_error = |details: &str| {
+        Fault::garm_error(StatusCode::INTERNAL_SERVER_ERROR, "Server error", details)
+    };
+    // What fails without details is a locked database, and tried again at once; the rest is not.
+    let rules = [
+        ("GET /pools", server_error("disk full")),
+        ("GET /pools/{id}", server_error("")),
+        ("GET /repositories", Fault::Close),
+        ("GET /github/credentials", Fault::html(StatusCode::OK)),
+        ("GET /github/endpoints", server_error("")),
+        ("GET /instances", server_error("disk full")),
+    ]
+    .map(|(route, fault)| proxy.rule(Matcher::route(route).times(2), fault));
+    let operator = world.operator().await?;
+    poll_until(SOON, "every fault was met that can be", async || {
+        let hits: Vec<usize> = rules.iter().map(Rule::hits).collect();
+        // Pools are read by id only where their lists do not tell enough.
+        let met = hits.iter().filter(|hits| **hits == 2).count();
+        Ok(Seen::when((met, hits), |(met, _)| *met >= 5))
+    })
+    .await?;
+    world.wait_all_ready().await?;
+    world.wait_calm(Duration::from_secs(4)).await?;
+    world.wait_all_ready().await?;
+    for ((kind, name), before) in OBJECTS.into_iter().zip(&before) {
+        ensure!(world.id(kind, name).await? == *before, "{kind} {name}");
+    }
+    let writes = told(&world.garm_writes(mark));
+    ensure!(writes.is_empty(), "{writes:?}");
+    ensure!(world.wait_idle_runners(2).await.is_ok());
     world.finish(operator).await
 }
 

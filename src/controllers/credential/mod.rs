@@ -15,6 +15,8 @@ use crate::api::{event, meta};
 use crate::controllers::Context;
 use crate::controllers::driver::{Controller, Effect, Plan, Verdict};
 use crate::controllers::references::Shown;
+use crate::garm::Collection;
+use crate::garm::wire::EntityKind;
 use crate::runtime::hub::Hub;
 
 /// How the Secret shows.
@@ -42,6 +44,16 @@ impl Controller for Credentials {
     const NAME: &'static str = "githubcredential";
     const COMPONENT: &'static str = event::reporter::GITHUB_CREDENTIAL;
     const FINALIZER: Option<&'static str> = Some(meta::FINALIZER_CREDENTIALS);
+
+    fn needs(&self, _: &GitHubCredential) -> &'static [Collection] {
+        &[
+            Collection::Endpoints,
+            Collection::Credentials,
+            Collection::Entities(EntityKind::Repository),
+            Collection::Entities(EntityKind::Organization),
+            Collection::Entities(EntityKind::Enterprise),
+        ]
+    }
 
     fn context(&self) -> &Context {
         &self.0

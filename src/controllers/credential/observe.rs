@@ -45,10 +45,20 @@ pub struct Observed {
 /// Reads what a plan needs. Deletion reads no Secret and no endpoint.
 pub async fn observe(context: &Context, object: &GitHubCredential) -> Result<Observed, Verdict> {
     let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
-    let actual = references::garm_credential(context, object);
+    let claim = references::credential_claim(context, object);
+    let mut actual = references::garm_credential(context, object);
+    if let Claim::Conflict { .. } = claim {
+        // What the owner's credentials are used for is none of this object's business.
+        actual = None;
+    } else if actual.is_none() && claim == Claim::Owner && meta::is_terminating(&object.metadata) {
+        // An answer may have been lost: the object goes only when GARM itself has none.
+        let all = context.garm.list_credentials().await;
+        all.map_err(|error| Verdict::garm(&error))?;
+        actual = references::garm_credential(context, object);
+    }
     let mut observed = Observed {
         uid: object.uid().unwrap_or_default(),
-        claim: references::credential_claim(context, object),
+        claim,
         endpoint: None,
         secret: None,
         desired: None,

@@ -20,21 +20,26 @@ pub async fn execute(
     step: &Step,
 ) -> Result<Effect, Verdict> {
     match step {
-        Step::Create(desired) => {
-            let made = match context.garm.create_endpoint(&desired.create()).await {
-                // Somebody made it meanwhile: the next round compares.
-                Err(garm::Error::Conflict { .. }) => {
-                    context.garm.read_endpoint(&observed.name).await
-                }
-                other => other,
-            };
-            observed.actual = Some(Arc::new(made.map_err(|error| Verdict::garm(&error))?));
-            Ok(Effect::pushed(
-                Pushed::default(),
-                event::INFO,
-                "endpoint was made in GARM",
-            ))
-        }
+        Step::Create(desired) => match context.garm.create_endpoint(&desired.create()).await {
+            Ok(made) => {
+                observed.actual = Some(Arc::new(made));
+                Ok(Effect::pushed(
+                    Pushed::default(),
+                    event::INFO,
+                    "endpoint was made in GARM",
+                ))
+            }
+            Err(garm::Error::Conflict { .. }) => {
+                // Somebody made it meanwhile: the next round compares. Nothing was pushed.
+                let found = context.garm.read_endpoint(&observed.name).await;
+                observed.actual = Some(Arc::new(found.map_err(|error| Verdict::garm(&error))?));
+                Ok(Effect::told(
+                    event::INFO,
+                    "an endpoint of this name exists in GARM and is taken over",
+                ))
+            }
+            Err(error) => Err(Verdict::garm(&error)),
+        },
         Step::Update(update) => match context.garm.update_endpoint(&observed.name, update).await {
             Ok(answer) => {
                 observed.actual = Some(Arc::new(answer));

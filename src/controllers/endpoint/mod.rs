@@ -15,6 +15,7 @@ use crate::api::{event, meta};
 use crate::controllers::Context;
 use crate::controllers::driver::{Controller, Effect, Plan, Verdict};
 use crate::controllers::references::Shown;
+use crate::garm::Collection;
 use crate::runtime::hub::Hub;
 
 /// How the Secret of the CA bundle shows.
@@ -35,6 +36,10 @@ impl Controller for Endpoints {
     const NAME: &'static str = "githubendpoint";
     const COMPONENT: &'static str = event::reporter::GITHUB_ENDPOINT;
     const FINALIZER: Option<&'static str> = Some(meta::FINALIZER_ENDPOINT);
+
+    fn needs(&self, _: &GitHubEndpoint) -> &'static [Collection] {
+        &[Collection::Endpoints, Collection::Credentials]
+    }
 
     fn context(&self) -> &Context {
         &self.0

@@ -11,7 +11,7 @@ use crate::controllers::driver::Verdict;
 use crate::controllers::references::{self, Reference, reference_index};
 use crate::domain::endpoint::DesiredEndpoint;
 use crate::domain::ownership::Claim;
-use crate::garm::wire;
+use crate::garm::{self, wire};
 
 /// What a pass knows.
 pub struct Observed {
@@ -41,6 +41,14 @@ pub async fn observe(context: &Context, object: &GitHubEndpoint) -> Result<Obser
         name,
     };
     if meta::is_terminating(&object.metadata) {
+        if observed.actual.is_none() && observed.claim == Claim::Owner {
+            // An answer may have been lost: the object goes only when GARM itself has none.
+            observed.actual = match context.garm.read_endpoint(&observed.name).await {
+                Ok(endpoint) => Some(Arc::new(endpoint)),
+                Err(garm::Error::NotFound) => None,
+                Err(error) => return Err(Verdict::garm(&error)),
+            };
+        }
         observed.dependants = dependants(context, &observed.name, &namespace);
         return Ok(observed);
     }

@@ -96,3 +96,6 @@ fn missing_urls(desired: &DesiredEndpoint) -> Option<String> {
     .collect();
     (!faults.is_empty()).then(|| sentence(&faults))
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,8 @@ use crate::controllers::Context;
 use crate::controllers::driver::{Controller, Effect, Plan, Verdict};
 use crate::controllers::reaper::Reaper;
 use crate::controllers::references::Shown;
+use crate::garm::Collection;
+use crate::garm::wire::EntityKind;
 use crate::runtime::hub::Hub;
 
 /// How the scope shows.
@@ -59,6 +61,23 @@ impl Controller for Pools {
     const NAME: &'static str = "pool";
     const COMPONENT: &'static str = event::reporter::POOL;
     const FINALIZER: Option<&'static str> = Some(meta::FINALIZER_POOL);
+
+    fn forget(&self, object: &Pool) {
+        self.memory
+            .forget(object.metadata.uid.as_deref().unwrap_or_default());
+    }
+
+    /// Deletion follows no reference, and looks at pools and instances live.
+    fn needs(&self, object: &Pool) -> &'static [Collection] {
+        if meta::is_terminating(&object.metadata) {
+            return &[];
+        }
+        &[
+            Collection::Entities(EntityKind::Repository),
+            Collection::Entities(EntityKind::Organization),
+            Collection::Entities(EntityKind::Enterprise),
+        ]
+    }
 
     fn context(&self) -> &Context {
         &self.context

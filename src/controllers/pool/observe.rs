@@ -22,6 +22,7 @@ use crate::domain::runner::{counts, is_idle};
 use crate::garm::wire::{self, Instance};
 use crate::garm::{self, Collection};
 use crate::runtime::ObjectKey;
+use crate::runtime::client::explain;
 
 use super::memory::Memory;
 
@@ -244,7 +245,10 @@ async fn marked_pools(
         .await
         .map_err(|error| Verdict::Failed {
             reason: crate::api::condition::reasons::RECONCILE_ERROR,
-            message: format!("reading the Pool before creation failed: {error}"),
+            message: format!(
+                "reading the Pool before creation failed: {}",
+                explain(&error)
+            ),
         })?;
     match live {
         Some(live)
@@ -367,6 +371,7 @@ fn observe_runners(
     {
         // Not all instances are known, so that a count would show a part.
         observed.counts = stored;
+        observed.counts_due = Some(context.timings.status_counts_interval);
         return;
     }
     let current = counts(observed.instances.iter().map(|i| &**i));

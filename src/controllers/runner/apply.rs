@@ -14,6 +14,7 @@ use crate::controllers::driver::{Effect, Verdict};
 use crate::controllers::reaper::{Asked, Reaper};
 use crate::garm;
 use crate::runtime::ObjectKey;
+use crate::runtime::client::explain;
 use crate::runtime::meta::remove_finalizer;
 
 use super::observe::Observed;
@@ -82,7 +83,7 @@ async fn drop_object(context: &Context, object: &Runner) -> Result<Effect, Verdi
     let api = context.api::<Runner>(&object.metadata);
     let failed = |error: kube::Error| Verdict::Failed {
         reason: reasons::RECONCILE_ERROR,
-        message: format!("removing the Runner object failed: {error}"),
+        message: format!("removing the Runner object failed: {}", explain(&error)),
     };
     remove_finalizer(&api, &object.metadata, meta::FINALIZER_RUNNER)
         .await

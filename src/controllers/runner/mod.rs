@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::api::PostParams;
+use kube::core::Status;
 
 use crate::api::condition::Conditions;
 use crate::api::v1beta1::{Runner, RunnerStatus};
@@ -18,6 +19,7 @@ use crate::controllers::Context;
 use crate::controllers::driver::{self, Controller, Effect, Plan, Verdict};
 use crate::controllers::reaper::Reaper;
 use crate::runtime::ObjectKey;
+use crate::runtime::client::explain;
 use crate::runtime::hub::Hub;
 use crate::runtime::worker::Next;
 
@@ -52,12 +54,12 @@ impl Runners {
         match api.create(&PostParams::default(), &object).await {
             Ok(stored) => driver::pass(self, Arc::new(stored)).await,
             // It exists and the watch is about to show it, or the namespace is going away.
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 409) => {
+            Err(kube::Error::Api(status)) if status.code == 409 || is_ending(&status) => {
                 tracing::debug!(runner = %key, code = status.code, "runner object was not made");
                 Next::Done
             }
             Err(error) => Next::Retry {
-                error: format!("making the Runner failed: {error}"),
+                error: format!("making the Runner failed: {}", explain(&error)),
             },
         }
     }
@@ -79,6 +81,16 @@ impl Runners {
     }
 }
 
+/// Tells whether the API server refuses new objects because their namespace is going away; any other 403 is a missing right.
+fn is_ending(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 403
+        && (causes
+            .into_iter()
+            .any(|cause| cause.reason == "NamespaceTerminating")
+            || status.message.contains("is being terminated"))
+}
+
 impl Controller for Runners {
     type Object = Runner;
     type Observed = observe::Observed;
@@ -93,16 +105,16 @@ impl Controller for Runners {
     // A runner's state is in its status, and there may be thousands.
     const SHOWS_READY: bool = false;
 
+    fn lets_go(&self, object: &Runner) -> bool {
+        observe::is_left_alone(&self.context, object)
+    }
+
     fn context(&self) -> &Context {
         &self.context
     }
 
     fn hub(&self) -> &Hub<Runner> {
         &self.context.hubs.runners
-    }
-
-    fn needs_garm(&self, object: &Runner) -> bool {
-        !observe::is_orphaned(&self.context, object)
     }
 
     async fn observe(&self, object: &Runner) -> Result<observe::Observed, Verdict> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::{Resource, ResourceExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 
 use crate::api::meta;
 use crate::api::v1beta1::{Pool, Runner};
@@ -16,6 +17,7 @@ use crate::domain::ownership::{Claim, claim};
 use crate::garm::wire::Instance;
 use crate::garm::{self, Collection};
 use crate::runtime::ObjectKey;
+use crate::runtime::hub::Stored;
 
 use super::names::Names;
 
@@ -44,20 +46,29 @@ pub async fn observe(
 ) -> Result<Observed, Verdict> {
     let key = ObjectKey::of(&object.metadata);
     let name = names.instance_of(context, object);
-    let is_orphaned = is_orphaned(context, object);
     let mut instance = name.as_deref().and_then(|name| context.garm.instance(name));
-    if instance.is_none() && !is_orphaned && !is_proven_gone(context, names, object) {
+    if instance.is_none() && !is_proven_gone(context, names, object) {
         if let Some(name) = &name {
             instance = match context.garm.read_instance(name).await {
                 Ok(instance) => Some(Arc::new(instance)),
                 Err(garm::Error::NotFound) => None,
                 Err(error) => return Err(Verdict::garm(&error)),
             };
-        } else if context.garm.complete(Collection::Instances).is_none() {
+        } else {
+            // Nothing tells which instance it is. The next complete list proves that there is none.
             return Err(Verdict::Waiting {
                 reason: crate::api::condition::reasons::WAITING_FOR_GARM,
-                message: "GARM's instances have not been listed yet".to_owned(),
+                message: "GARM's instances have not been listed since this object was made"
+                    .to_owned(),
             });
+        }
+    }
+    if let Some(seen) = &instance
+        && lacks_addresses(object, seen)
+    {
+        // Without them the object is still right in all else.
+        if let Ok(whole) = context.garm.read_instance(&seen.name).await {
+            instance = Some(Arc::new(whole));
         }
     }
     if instance.is_none() {
@@ -70,7 +81,6 @@ pub async fn observe(
     Ok(Observed {
         pool: instance
             .as_ref()
-            .filter(|_| !is_orphaned)
             .and_then(|instance| claiming_pool(context, &instance.pool_id)),
         enabled: context.runner_reconciliation,
         asked: name
@@ -80,6 +90,40 @@ pub async fn observe(
         again: context.timings.instance_delete_again,
         instance,
     })
+}
+
+/// Tells whether the addresses of a running instance have to be read: lists leave them out, and one that ran before the operator came tells
+/// of no change that would bring them. Once, for a new object: the others keep what they show.
+fn lacks_addresses(object: &Runner, instance: &Instance) -> bool {
+    let is_new = object
+        .status
+        .as_ref()
+        .is_none_or(|status| status.id.is_none());
+    is_new
+        && !meta::is_terminating(&object.metadata)
+        && instance.status == "running"
+        && instance.addresses.is_none()
+}
+
+/// Tells whether the Pool that a Runner names as its owner is gone or going: its own deletion removes the instance, or nobody does. A Runner
+/// that names none is looked up in GARM.
+pub fn is_left_alone(context: &Context, object: &Runner) -> bool {
+    let owners = object.metadata.owner_references.iter().flatten();
+    let Some(owner) = owners
+        .into_iter()
+        .find(|owner| owner.kind == Pool::kind(&()))
+    else {
+        return false;
+    };
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    let key = ObjectKey::new(namespace, &owner.name);
+    let pool = context.hubs.pools.get(&key);
+    !lives(&owner.uid, pool.as_ref().map(Stored::meta))
+}
+
+/// Tells whether the Pool found under an owner's name is that owner and stays.
+fn lives(uid: &str, pool: Option<&ObjectMeta>) -> bool {
+    pool.is_some_and(|pool| pool.uid.as_deref() == Some(uid) && !meta::is_terminating(pool))
 }
 
 /// The living Pool that owns the GARM pool with this id. For a terminating Pool no Runner is made, and none asks GARM to delete.
@@ -92,28 +136,6 @@ pub fn claiming_pool(context: &Context, pool_id: &str) -> Option<Arc<Pool>> {
         claim(&pool.metadata, pools.iter().map(|other| &other.metadata)) == Claim::Owner
     })?;
     (!meta::is_terminating(&owner.metadata)).then(|| owner.clone())
-}
-
-/// Tells whether a terminating Runner's Pool is gone or going, as with garbage collection. Nothing is asked of GARM for it then, so that the
-/// Runners of a Pool that was dropped by `force-delete` go, too, when GARM is gone for good.
-pub fn is_orphaned(context: &Context, object: &Runner) -> bool {
-    if !meta::is_terminating(&object.metadata) {
-        return false;
-    }
-    let namespace = object.namespace().unwrap_or_default();
-    let owner = object
-        .owner_references()
-        .iter()
-        .find(|owner| owner.kind == Pool::kind(&()));
-    owner.is_some_and(|owner| {
-        let pool = context
-            .hubs
-            .pools
-            .get(&ObjectKey::new(&namespace, &owner.name));
-        !pool.is_some_and(|pool| {
-            pool.meta().uid.as_deref() == Some(&owner.uid) && !meta::is_terminating(pool.meta())
-        })
-    })
 }
 
 /// Tells whether the mirror's silence proves that the instance is gone: this process has seen it before, or a complete list was asked for
@@ -136,4 +158,50 @@ fn is_proven_gone(context: &Context, names: &Names, object: &Runner) -> bool {
         .creation_timestamp
         .as_ref()
         .is_some_and(|made| made.0 < listed_at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    #[test]
+    fn addresses_are_read_once_for_a_runner_that_ran_before() {
+        let running = Instance {
+            status: "running".to_owned(),
+            ..Instance::default()
+        };
+        let mut object = Runner::default();
+        assert!(lacks_addresses(&object, &running));
+        for known in [
+            Instance {
+                addresses: Some(Vec::new()),
+                ..running.clone()
+            },
+            Instance {
+                status: "creating".to_owned(),
+                ..running.clone()
+            },
+        ] {
+            assert!(!lacks_addresses(&object, &known));
+        }
+        object.status.get_or_insert_default().id = Some("1".to_owned());
+        assert!(!lacks_addresses(&object, &running));
+    }
+
+    #[test]
+    fn a_runner_waits_for_garm_only_while_its_own_pool_stays() {
+        let pool = |uid: &str, is_terminating: bool| ObjectMeta {
+            uid: Some(uid.to_owned()),
+            deletion_timestamp: is_terminating.then_some(Time(Timestamp::UNIX_EPOCH)),
+            ..ObjectMeta::default()
+        };
+        assert!(lives("u", Some(&pool("u", false))));
+        assert!(!lives("u", Some(&pool("u", true))), "it is going");
+        assert!(
+            !lives("u", Some(&pool("v", false))),
+            "another one of that name"
+        );
+        assert!(!lives("u", None));
+    }
 }

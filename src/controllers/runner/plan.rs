@@ -69,3 +69,6 @@ fn deletion(observed: &Observed) -> Plan<Step> {
     plan.wake = Some(observed.again);
     plan
 }
+
+#[cfg(test)]
+mod tests;

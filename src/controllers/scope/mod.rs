@@ -18,6 +18,7 @@ use crate::controllers::driver::{Controller, Effect, Object, Plan, Verdict};
 use crate::controllers::references::Shown;
 use crate::controllers::{Context, Hubs};
 use crate::domain::scope::Scope;
+use crate::garm::Collection;
 use crate::runtime::hub::Hub;
 
 pub use observe::{Target, full_name, target};
@@ -95,6 +96,16 @@ impl<K: ScopeObject> Controller for Scopes<K> {
     const NAME: &'static str = K::METRIC;
     const COMPONENT: &'static str = <K as Scope>::COMPONENT;
     const FINALIZER: Option<&'static str> = Some(<K as Scope>::FINALIZER);
+
+    fn needs(&self, _: &K) -> &'static [Collection] {
+        const {
+            &[
+                Collection::Credentials,
+                Collection::Entities(K::KIND),
+                Collection::Pools,
+            ]
+        }
+    }
 
     fn context(&self) -> &Context {
         &self.context

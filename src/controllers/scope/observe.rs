@@ -16,6 +16,7 @@ use crate::domain::entity::DesiredEntity;
 use crate::domain::ownership::{Claim, claim};
 use crate::domain::pushed::{Hasher, Pushed};
 use crate::domain::scope::{EntityKey, Scope, kind_of_reference};
+use crate::garm;
 use crate::garm::wire::{Entity, EntityKind};
 use crate::runtime::ObjectKey;
 
@@ -60,7 +61,10 @@ pub async fn observe<K: ScopeObject>(
     let view = object.view();
     let key = entity_key(context, object);
     let claim = scope_claim(context, object, key.as_ref());
-    let actual = find(context, object, key.as_ref(), &claim);
+    let mut actual = find(context, object, key.as_ref(), &claim);
+    if actual.is_none() && claim == Claim::Owner && meta::is_terminating(object.meta()) {
+        actual = find_live(context, object, key.as_ref()).await?;
+    }
     let is_new_to_us = actual
         .as_ref()
         .is_some_and(|actual| actual.id != stored_id(object));
@@ -170,6 +174,34 @@ fn find<K: ScopeObject>(
         all.into_iter()
             .find(|entity| EntityKey::of(K::KIND, entity) == *key)
     })
+}
+
+/// Looks in GARM itself for what the mirror does not have, before an object goes for want of it: an answer may have been lost.
+async fn find_live<K: ScopeObject>(
+    context: &Context,
+    object: &K,
+    key: Option<&EntityKey>,
+) -> Result<Option<Arc<Entity>>, Verdict> {
+    let id = stored_id(object);
+    if !id.is_empty() {
+        match context.garm.read_entity(K::KIND, id).await {
+            Ok(entity) => return Ok(Some(Arc::new(entity))),
+            Err(garm::Error::NotFound) => {}
+            Err(error) => return Err(Verdict::garm(&error)),
+        }
+    }
+    let Some(key) = key else {
+        return Ok(None);
+    };
+    let all = context
+        .garm
+        .list_entities(K::KIND)
+        .await
+        .map_err(|error| Verdict::garm(&error))?;
+    let found = all
+        .into_iter()
+        .find(|entity| EntityKey::of(K::KIND, entity) == *key);
+    Ok(found.map(Arc::new))
 }
 
 /// Names the pools of the entity: the objects that stand for them, or GARM's own ids.

@@ -136,3 +136,6 @@ fn deletion(observed: &Observed) -> Plan<Step> {
         _ => Plan::release(),
     }
 }
+
+#[cfg(test)]
+mod tests;

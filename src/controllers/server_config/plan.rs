@@ -30,3 +30,6 @@ pub fn plan(observed: &Observed) -> Plan<Step> {
         Ok(update) => Plan::with(vec![Step::Update(update)], Verdict::Ready),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ mod runners;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -82,7 +83,7 @@ pub struct Garm {
     github: FakeGithub,
     provider: FakeProvider,
     runners: Runners,
-    api: Api,
+    api: Arc<Api>,
 }
 
 impl Garm {
@@ -125,17 +126,18 @@ impl Garm {
         )?;
         let direct_url = format!("http://127.0.0.1:{port}");
         let github = FakeGithub::start().await?;
+        let api = Arc::new(Api::new(&direct_url, &secrets.username, &secrets.password)?);
         let garm = Self {
             version,
             program: program.to_owned(),
             directory: directory.to_owned(),
             guard: guard.clone(),
-            api: Api::new(&direct_url, &secrets.username, &secrets.password)?,
+            api: Arc::clone(&api),
             secrets,
             port,
             process: Mutex::new(None),
             proxy: Proxy::start(Dialect::Garm, Upstream::plain(direct_url)).await?,
-            runners: Runners::start(provider.clone(), github.share(), options.auto_idle)?,
+            runners: Runners::start(provider.clone(), github.share(), api, options.auto_idle)?,
             github,
             provider,
         };

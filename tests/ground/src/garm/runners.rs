@@ -14,6 +14,7 @@ use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::Api;
 use crate::{
     github::{GithubRunner, SharedGithub},
     poll::Patience,
@@ -23,7 +24,7 @@ use crate::{
 /// How often the provider's directory is looked at.
 const PACE: Duration = Duration::from_millis(50);
 
-/// How long a step may take: GARM takes callbacks only once it has noted that the machine runs.
+/// How long a step may take.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
 /// The runners' side of the fakes.
@@ -37,6 +38,7 @@ pub struct Runners {
 struct Driver {
     provider: FakeProvider,
     github: SharedGithub,
+    api: Arc<Api>,
     http: Client,
     auto_idle: AtomicBool,
 }
@@ -45,6 +47,7 @@ impl Runners {
     pub(super) fn start(
         provider: FakeProvider,
         github: SharedGithub,
+        api: Arc<Api>,
         auto_idle: bool,
     ) -> Result<Self> {
         let http = Client::builder()
@@ -55,6 +58,7 @@ impl Runners {
         let driver = Arc::new(Driver {
             provider,
             github,
+            api,
             http,
             auto_idle: AtomicBool::new(auto_idle),
         });
@@ -126,7 +130,7 @@ async fn watch(driver: Arc<Driver>, stop: CancellationToken) {
                 tokio::select! {
                     () = stop.cancelled() => {}
                     // A machine that is deleted meanwhile gets no further.
-                    _ = driver.become_idle(&machine) => {}
+                    _ = driver.start(&machine) => {}
                 }
             });
         }
@@ -139,10 +143,42 @@ impl Driver {
         let patience = Patience::new(STEP_LIMIT, format!("the machine of runner {name} exists"));
         loop {
             if let Some(machine) = self.provider.machine(name) {
+                self.wait_running(&machine).await?;
                 return Ok(machine);
             }
             patience.pause("none").await?;
         }
+    }
+
+    /// Waits until GARM has noted that the machine runs. No real one is up before; and v0.1.5, which writes whole rows, would lose
+    /// either that or what the runner reports at the same moment, for good.
+    async fn wait_running(&self, machine: &Machine) -> Result<()> {
+        let what = format!("GARM has noted that {} runs", machine.name);
+        let patience = Patience::new(STEP_LIMIT, what).every(Duration::from_millis(100));
+        let path = format!("/instances/{}", machine.name);
+        loop {
+            let seen = match self.api.get(&path).await {
+                Ok(instance) if instance["status"] == "running" => return Ok(()),
+                Ok(instance) => instance["status"].to_string(),
+                Err(error) => format!("{error:#}"),
+            };
+            self.check_machine(machine)?;
+            patience.pause(seen).await?;
+        }
+    }
+
+    /// Fails when the machine has been deleted meanwhile.
+    fn check_machine(&self, machine: &Machine) -> Result<()> {
+        if self.provider.machine(&machine.name).is_none() {
+            bail!("the machine of runner {} is gone", machine.name);
+        }
+        Ok(())
+    }
+
+    /// What a machine does by itself once it is up.
+    async fn start(&self, machine: &Machine) -> Result<()> {
+        self.wait_running(machine).await?;
+        self.become_idle(machine).await
     }
 
     /// Installs, registers and goes online.
@@ -177,7 +213,7 @@ impl Driver {
             .register_runner(&scope_of(url)?, &machine.name, &labels))
     }
 
-    /// Reports until GARM takes it: it does so only once it has noted itself that the machine runs.
+    /// Reports until GARM takes it.
     async fn report_until_taken(&self, machine: &Machine, report: &Value) -> Result<()> {
         let what = format!("GARM takes {} from {}", report["status"], machine.name);
         let patience = Patience::new(STEP_LIMIT, what).every(Duration::from_millis(100));
@@ -187,9 +223,7 @@ impl Driver {
                 Ok(status) => status.to_string(),
                 Err(error) => format!("{error:#}"),
             };
-            if self.provider.machine(&machine.name).is_none() {
-                bail!("the machine of runner {} is gone", machine.name);
-            }
+            self.check_machine(machine)?;
             patience.pause(seen).await?;
         }
     }

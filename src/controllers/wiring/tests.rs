@@ -1,0 +1,266 @@
+use std::time::Duration;
+
+use futures::FutureExt;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::controllers::testing::{context, object};
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("ns", name)
+}
+
+fn event(name: &str, trigger: bool, gone: bool) -> HubEvent {
+    HubEvent {
+        key: key(name),
+        trigger,
+        gone,
+    }
+}
+
+async fn wiring(objects: Vec<Value>) -> Wiring {
+    let queues = Queues::new(BackOff {
+        base: Duration::from_secs(1),
+        cap: Duration::from_secs(1),
+    });
+    Wiring::new(context(objects).await, queues, Arc::new(Names::default()))
+}
+
+/// Takes all that is ready, by name.
+fn woken(queue: &Queue) -> Vec<String> {
+    let mut names = Vec::new();
+    while let Some(job) = queue.next().now_or_never() {
+        names.push(job.key.name.clone());
+        queue.finish(&job.key, crate::runtime::queue::Verdict::Done);
+    }
+    names.sort();
+    names
+}
+
+fn scope_ref(name: &str) -> Value {
+    json!({"githubScopeRef": {"kind": "Repository", "name": name}, "imageName": "image"})
+}
+
+fn repository(name: &str, is_terminating: bool) -> Value {
+    let spec = json!({
+        "owner": "acme",
+        "credentialsRef": {"kind": "GitHubCredential", "name": "pat"},
+        "webhookSecretRef": {"name": "hook", "key": "secret"},
+    });
+    let mut repository = object(
+        "Repository",
+        name,
+        1,
+        spec,
+        json!({"id": format!("{name}-id")}),
+    );
+    if is_terminating {
+        repository["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }
+    repository
+}
+
+#[tokio::test]
+async fn an_object_is_not_woken_by_what_it_wrote_itself() {
+    let wiring = wiring(vec![
+        object("Pool", "a", 1, scope_ref("tools"), json!({"id": "1"})),
+        object("GitHubCredential", "pat", 1, json!({}), json!({"id": 1})),
+        object("GitHubEndpoint", "ghes", 1, json!({}), json!({})),
+        repository("tools", false),
+    ])
+    .await;
+    let queues = &wiring.queues;
+    wiring.pool(&event("a", false, false));
+    wiring.credential(&event("pat", false, false));
+    wiring.endpoint(&event("ghes", false, false));
+    wiring.scope::<Repository>(&queues.repositories, &event("tools", false, false));
+    assert!(woken(&queues.credentials).is_empty());
+    assert!(woken(&queues.endpoints).is_empty());
+    assert!(woken(&queues.repositories).is_empty());
+    assert_eq!(
+        woken(&queues.pools),
+        ["a"],
+        "the id of its scope may be new"
+    );
+}
+
+#[tokio::test]
+async fn an_image_wakes_its_pools_and_ends_their_back_off() {
+    let wiring = wiring(vec![
+        object("Pool", "a", 1, scope_ref("tools"), json!({})),
+        object("Pool", "b", 1, json!({"imageName": "other"}), json!({})),
+    ])
+    .await;
+    let pools = &wiring.queues.pools;
+    pools.add(key("a"));
+    let job = pools.next().await;
+    pools.finish(&job.key, crate::runtime::queue::Verdict::Retry);
+    wiring.image(&event("image", true, false));
+    assert_eq!(woken(pools), ["a"]);
+}
+
+#[tokio::test]
+async fn a_secret_wakes_all_that_name_it() {
+    let secret = json!({"secretRef": {"name": "hook", "key": "token"}});
+    let bundle = json!({"caCertBundleSecretRef": {"name": "hook", "key": "ca"}});
+    let wiring = wiring(vec![
+        object("GitHubCredential", "pat", 1, secret, json!({})),
+        object("GitHubEndpoint", "ghes", 1, bundle, json!({})),
+        object("GitHubEndpoint", "other", 1, json!({}), json!({})),
+        repository("tools", false),
+    ])
+    .await;
+    wiring.secret(&event("hook", true, false));
+    assert_eq!(woken(&wiring.queues.credentials), ["pat"]);
+    assert_eq!(woken(&wiring.queues.endpoints), ["ghes"]);
+    assert_eq!(woken(&wiring.queues.repositories), ["tools"]);
+}
+
+#[tokio::test]
+async fn the_end_of_an_owner_wakes_its_rivals_and_those_that_name_them() {
+    let mut rival = object("GitHubEndpoint", "ghes", 2, json!({}), json!({}));
+    rival["metadata"]["namespace"] = json!("other");
+    let mut user = object(
+        "GitHubCredential",
+        "pat",
+        2,
+        json!({"endpointRef": {"kind": "GitHubEndpoint", "name": "ghes"}}),
+        json!({}),
+    );
+    user["metadata"]["namespace"] = json!("other");
+    let wiring = wiring(vec![rival, user]).await;
+    wiring.endpoint(&event("ghes", true, true));
+    assert_eq!(woken(&wiring.queues.endpoints), ["ghes", "ghes"]);
+    assert_eq!(woken(&wiring.queues.credentials), ["pat"]);
+}
+
+#[tokio::test]
+async fn a_pool_wakes_its_scope_only_while_that_waits_to_go() {
+    let wiring = wiring(vec![
+        object("Pool", "a", 1, scope_ref("stays"), json!({"id": "1"})),
+        object("Pool", "b", 1, scope_ref("goes"), json!({"id": "2"})),
+        repository("stays", false),
+        repository("goes", true),
+    ])
+    .await;
+    for change in [Changed::Pool("1".to_owned()), Changed::Pool("2".to_owned())] {
+        wiring.changed(&change);
+    }
+    assert_eq!(woken(&wiring.queues.repositories), ["goes"]);
+    assert_eq!(woken(&wiring.queues.pools), ["a", "b"]);
+    wiring.changed(&Changed::Pool("unclaimed".to_owned()));
+    assert_eq!(woken(&wiring.queues.repositories), ["goes"]);
+}
+
+#[tokio::test]
+async fn an_unclaimed_entity_wakes_nobody_and_ours_wakes_its_pools() {
+    let wiring = wiring(vec![
+        object("Pool", "a", 1, scope_ref("tools"), json!({})),
+        repository("tools", false),
+        repository("other", false),
+    ])
+    .await;
+    wiring.changed(&Changed::Entity(
+        EntityKind::Repository,
+        "foreign".to_owned(),
+    ));
+    assert!(woken(&wiring.queues.repositories).is_empty());
+    wiring.changed(&Changed::Entity(
+        EntityKind::Repository,
+        "tools-id".to_owned(),
+    ));
+    assert_eq!(woken(&wiring.queues.repositories), ["tools"]);
+    assert_eq!(woken(&wiring.queues.pools), ["a"]);
+}
+
+#[tokio::test]
+async fn credentials_that_went_wake_whoever_may_need_them_and_endpoints_that_wait() {
+    let mut waiting = object("GitHubEndpoint", "goes", 1, json!({}), json!({}));
+    waiting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let wiring = wiring(vec![
+        waiting,
+        object("GitHubEndpoint", "stays", 1, json!({}), json!({})),
+        object("GitHubCredential", "pat", 1, json!({}), json!({"id": 1})),
+        repository("tools", false),
+    ])
+    .await;
+    wiring.changed(&Changed::Credential(1));
+    assert_eq!(woken(&wiring.queues.endpoints), ["goes"]);
+    assert_eq!(woken(&wiring.queues.credentials), ["pat"]);
+    assert_eq!(woken(&wiring.queues.repositories), ["tools"]);
+}
+
+#[tokio::test]
+async fn a_list_of_instances_wakes_the_runners_that_it_may_end() {
+    let wiring = wiring(vec![
+        object("Runner", "gone", 1, json!({}), json!({"name": "gone"})),
+        object("Runner", "nameless", 1, json!({}), json!({})),
+        object("Pool", "a", 1, scope_ref("tools"), json!({"id": "1"})),
+    ])
+    .await;
+    wiring.changed(&Changed::Resynced(Collection::Instances));
+    assert_eq!(woken(&wiring.queues.runners), ["gone", "nameless"]);
+    assert!(woken(&wiring.queues.pools).is_empty());
+    wiring.changed(&Changed::Resynced(Collection::Pools));
+    assert!(woken(&wiring.queues.pools).is_empty());
+}
+
+#[tokio::test]
+async fn a_new_id_of_a_pool_is_news_once() {
+    let wiring = wiring(Vec::new()).await;
+    assert!(!wiring.note_pool_id(&key("a"), ""));
+    assert!(wiring.note_pool_id(&key("a"), "1"));
+    assert!(!wiring.note_pool_id(&key("a"), "1"));
+    assert!(wiring.note_pool_id(&key("a"), "2"));
+    wiring.pool(&event("a", true, true));
+    assert!(wiring.pool_ids.lock().unwrap().is_empty(), "gone");
+}
+
+#[tokio::test]
+async fn new_instances_leave_no_trace_while_runners_are_switched_off() {
+    let mut wiring = wiring(vec![object(
+        "Pool",
+        "a",
+        1,
+        scope_ref("tools"),
+        json!({"id": "1"}),
+    )])
+    .await;
+    Arc::get_mut(&mut wiring.context)
+        .unwrap()
+        .runner_reconciliation = false;
+    let change = Changed::Instance {
+        name: "garm-x".to_owned(),
+        pool_id: "1".to_owned(),
+    };
+    wiring.changed(&change);
+    assert_eq!(woken(&wiring.queues.pools), ["a"], "it counts them");
+    assert!(woken(&wiring.queues.runners).is_empty());
+    assert!(!wiring.names.has_seen(&key("garm-x")));
+}
+
+#[tokio::test]
+async fn a_watch_that_is_stuck_is_named() {
+    let wiring = wiring(Vec::new()).await;
+    let hubs = &wiring.context.hubs;
+    assert_eq!(hubs.check_progress(Duration::from_secs(600)), Ok(()));
+    let fault = hubs.check_progress(Duration::ZERO).unwrap_err();
+    assert!(fault.contains("GitHubEndpoint"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_pool_that_goes_wakes_its_runners_that_wait_to_go() {
+    let runner = |name: &str, is_terminating: bool| {
+        let mut runner = object("Runner", name, 1, json!({}), json!({"name": name}));
+        runner["metadata"]["ownerReferences"] = json!([
+            {"apiVersion": "v1", "kind": "Pool", "name": "a", "uid": "Pool-a"},
+        ]);
+        if is_terminating {
+            runner["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        runner
+    };
+    let wiring = wiring(vec![runner("waits", true), runner("works", false)]).await;
+    wiring.pool(&event("a", true, true));
+    assert_eq!(woken(&wiring.queues.runners), ["waits"]);
+}
