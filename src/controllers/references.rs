@@ -118,7 +118,7 @@ pub fn endpoint(
     let Some(object) = context.hubs.endpoints.valid(&key) else {
         return Reference::Missing(format!("GitHubEndpoint {key} does not exist"));
     };
-    if let Claim::Conflict { owner } = endpoint_claim(context, &object) {
+    if let Some(owner) = endpoint_claim(context, &object).other() {
         return Reference::Missing(format!(
             "GitHubEndpoint {key} does not own the endpoint in GARM: GitHubEndpoint {owner} does"
         ));
@@ -159,7 +159,7 @@ pub fn credential(
     let Some(object) = context.hubs.credentials.valid(&key) else {
         return Reference::Missing(format!("GitHubCredential {key} does not exist"));
     };
-    if let Claim::Conflict { owner } = credential_claim(context, &object) {
+    if let Some(owner) = credential_claim(context, &object).other() {
         return Reference::Missing(format!(
             "GitHubCredential {key} does not own the credentials in GARM: GitHubCredential {owner} does"
         ));

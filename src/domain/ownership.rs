@@ -21,6 +21,16 @@ pub enum Claim {
     },
 }
 
+impl Claim {
+    /// `namespace/name` of the object that owns it instead of this one, terminating or not.
+    pub fn other(&self) -> Option<&str> {
+        match self {
+            Self::Owner => None,
+            Self::HandOver { to: other } | Self::Conflict { owner: other } => Some(other),
+        }
+    }
+}
+
 /// Judges one object among all that claim the same GARM object; `others` may contain `mine` itself.
 ///
 /// The owner is the oldest living claimant, then the lowest namespace and name. A terminating object gives way to any living one, so that
@@ -109,6 +119,8 @@ mod tests {
             }
         );
         assert_eq!(claim(&young, [&old]), Claim::Owner);
+        assert_eq!(claim(&old, [&young]).other(), Some("b/x"));
+        assert_eq!(claim(&young, [&old]).other(), None);
     }
 
     #[test]

@@ -80,3 +80,10 @@ pub fn apart(documents: &[String]) -> Vec<String> {
     };
     documents.iter().map(other).collect()
 }
+
+/// An Organization or Enterprise.
+pub fn entity(kind: &str, name: &str, credentials: &str) -> String {
+    format!(
+        "kind: {kind}\nmetadata: {{name: {name}}}\nspec:\n  credentialsRef: {{apiGroup: garm-operator.mercedes-benz.com, kind: GitHubCredential, name: {credentials}}}\n  webhookSecretRef: {{name: webhook-secret, key: secret}}\n"
+    )
+}

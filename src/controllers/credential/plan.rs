@@ -39,7 +39,7 @@ pub fn plan(object: &GitHubCredential, observed: &Observed) -> Plan<Step> {
     if meta::is_terminating(&object.metadata) {
         return deletion(observed);
     }
-    if let Claim::Conflict { owner } | Claim::HandOver { to: owner } = &observed.claim {
+    if let Some(owner) = observed.claim.other() {
         return Plan::idle(conflict("GitHubCredential", owner));
     }
     if let Some(verdict) = awaited(observed.endpoint.as_ref(), ENDPOINT)

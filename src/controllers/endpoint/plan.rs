@@ -29,7 +29,7 @@ pub fn plan(object: &GitHubEndpoint, observed: &Observed) -> Plan<Step> {
     if meta::is_terminating(&object.metadata) {
         return deletion(observed);
     }
-    if let Claim::Conflict { owner } | Claim::HandOver { to: owner } = &observed.claim {
+    if let Some(owner) = observed.claim.other() {
         return Plan::idle(conflict("GitHubEndpoint", owner));
     }
     if let Some(verdict) = observed

@@ -25,6 +25,13 @@ pub async fn execute(
 ) -> Result<Effect, Verdict> {
     match step {
         Step::Create(desired) => create(context, kind, observed, desired).await,
+        Step::Adopt => {
+            observed.is_new_to_us = false;
+            Ok(Effect::told(
+                event::INFO,
+                format!("the {} exists in GARM and is adopted", kind.word()),
+            ))
+        }
         Step::Update {
             id,
             update,
@@ -118,10 +125,9 @@ async fn create(
                 });
             };
             observed.actual = Some(Arc::new(found));
-            Ok(Effect::told(
-                event::INFO,
-                format!("the {} exists in GARM and is adopted", kind.word()),
-            ))
+            // The next round adopts it.
+            observed.is_new_to_us = true;
+            Ok(Effect::default())
         }
         Err(error) => Err(Verdict::garm(&error)),
     }

@@ -39,6 +39,8 @@ pub struct Observed {
     pub key: Option<EntityKey>,
     /// GARM's entity.
     pub actual: Option<Arc<Entity>>,
+    /// Whether that was found by its key: the object does not know its id yet.
+    pub is_new_to_us: bool,
     /// What is known to have been sent.
     pub pushed: Pushed,
     /// Makes the keyed hashes.
@@ -63,6 +65,9 @@ pub async fn observe<K: ScopeObject>(
     if actual.is_none() && claim == Claim::Owner && meta::is_terminating(object.meta()) {
         actual = find_live(context, object, key.as_ref()).await?;
     }
+    let is_new_to_us = actual
+        .as_ref()
+        .is_some_and(|actual| actual.id != stored_id(object));
     let mut observed = Observed {
         uid: object.uid().unwrap_or_default(),
         claim,
@@ -77,6 +82,7 @@ pub async fn observe<K: ScopeObject>(
             .map(|wanted| webhook(object, wanted, tries)),
         dependants: Vec::new(),
         actual,
+        is_new_to_us,
     };
     if meta::is_terminating(object.meta()) {
         if let Some(actual) = &observed.actual {

@@ -20,6 +20,8 @@ use super::{CREDENTIALS, SECRET};
 pub enum Step {
     /// POST the entity.
     Create(DesiredEntity),
+    /// Take an entity that is in GARM already.
+    Adopt,
     /// PUT what differs.
     Update {
         /// Id in GARM.
@@ -48,7 +50,7 @@ pub fn plan(kind: &str, metadata: &ObjectMeta, observed: &Observed) -> Plan<Step
     if meta::is_terminating(metadata) {
         return deletion(observed);
     }
-    if let Claim::Conflict { owner } | Claim::HandOver { to: owner } = &observed.claim {
+    if let Some(owner) = observed.claim.other() {
         return Plan::idle(conflict(kind, owner));
     }
     let missing = observed
@@ -79,6 +81,9 @@ fn update(observed: &Observed, desired: &DesiredEntity, actual: &Entity) -> Plan
     let memory = desired.memory(&observed.hasher, &observed.uid, &actual.id);
     let update = desired.diff(actual, &observed.pushed, &memory);
     let mut steps = Vec::new();
+    if observed.is_new_to_us {
+        steps.push(Step::Adopt);
+    }
     if !update.is_empty() {
         steps.push(Step::Update {
             id: actual.id.clone(),

@@ -2,7 +2,6 @@
 
 use crate::api::condition::reasons;
 use crate::controllers::driver::{Plan, Verdict};
-use crate::domain::ownership::Claim;
 use crate::domain::server_config::diff;
 use crate::garm::wire::UpdateController;
 
@@ -17,7 +16,7 @@ pub enum Step {
 
 /// Decides what brings GARM to what the object wants. Settings that the object leaves out are not managed.
 pub fn plan(observed: &Observed) -> Plan<Step> {
-    if let Claim::Conflict { owner } | Claim::HandOver { to: owner } = &observed.claim {
+    if let Some(owner) = observed.claim.other() {
         return Plan::idle(Verdict::Waiting {
             reason: reasons::SUPERSEDED,
             message: format!(

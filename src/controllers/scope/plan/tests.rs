@@ -54,6 +54,7 @@ fn living() -> Observed {
         desired: Some(desired("")),
         key: None,
         actual: None,
+        is_new_to_us: false,
         pushed: Pushed::default(),
         hasher: hasher(),
         webhook: Some(Webhook::default()),
@@ -83,6 +84,7 @@ fn effect(observed: &mut Observed, step: &Step) {
             }));
             observed.pushed = desired.memory(&observed.hasher, &observed.uid, "1");
         }
+        Step::Adopt => observed.is_new_to_us = false,
         Step::Update {
             update, desired, ..
         } => {
@@ -168,11 +170,12 @@ fn a_webhook_is_installed_after_the_entity_and_removed_before_it() {
 }
 
 #[test]
-fn one_that_exists_gets_its_secret_by_one_update() {
+fn one_that_exists_is_adopted_and_gets_its_secret_by_one_update() {
     let mut observed = living();
     observed.actual = Some(Arc::new(entity()));
+    observed.is_new_to_us = true;
     let (steps, _) = converge(&metadata(false), &mut observed);
-    let [Step::Update { update, .. }] = &steps[..] else {
+    let [Step::Adopt, Step::Update { update, .. }] = &steps[..] else {
         panic!("{steps:?}")
     };
     assert!(update.webhook_secret.is_some() && update.pool_balancer_type.is_none());

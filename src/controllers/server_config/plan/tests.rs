@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::v1beta1::GarmServerConfigSpec;
+use crate::domain::ownership::Claim;
 use crate::garm::wire::Controller;
 
 fn observed(spec: GarmServerConfigSpec) -> Observed {
