@@ -340,7 +340,9 @@ async fn other_credentials(ground: &Ground, version: GarmVersion) -> Result<()> 
     let operator = world.operator().await?;
     world
         .wait("githubcredential", "pat", "its own id again", |object| {
-            object["status"]["id"].to_string() == id
+            object["status"]["id"]
+                .as_i64()
+                .is_some_and(|stored| id == stored.to_string())
         })
         .await?;
     world.wait_calm(Duration::from_secs(2)).await?;

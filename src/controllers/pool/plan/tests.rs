@@ -134,16 +134,13 @@ fn effect(observed: &mut Observed, step: &Step) {
             observed.actual = Some(Arc::new(pool));
         }
         Step::ScaleDown { name } => observed.idle.retain(|(idle, _)| idle.name != *name),
-        Step::RemoveFailed { name } => {
-            observed.asked.insert(name.clone());
-        }
         Step::Quiet { .. } => {
             let mut pool = (**observed.actual.as_ref().unwrap()).clone();
             pool.enabled = false;
             pool.min_idle_runners = 0;
             observed.actual = Some(Arc::new(pool));
         }
-        Step::RemoveRunner { name, .. } => {
+        Step::RemoveFailed { name } | Step::RemoveRunner { name, .. } => {
             observed.asked.insert(name.clone());
         }
         Step::Delete { .. } => observed.actual = None,
