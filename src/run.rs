@@ -71,13 +71,13 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 
     // Probes and metrics outlive the work, so that a stopping process still answers.
     let serving = CancellationToken::new();
-    let servers = serve(&config, &registry, &serving).await?;
+    let hubs = watch(&kube, &config, &registry, &stop);
+    let servers = serve(&config, &registry, &hubs, &serving).await?;
     tokio::spawn(warn_of_missing_crds(kube.clone()));
     if config.operator.leader_election {
         tracing::warn!("operator.leaderElection has no effect in this version: run one replica");
     }
 
-    let hubs = watch(&kube, &config, &registry, &stop);
     let garm = Garm::new(
         garm_settings(&config),
         Arc::new(Recorded(Arc::clone(&registry))),
@@ -123,11 +123,13 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 async fn serve(
     config: &Config,
     registry: &Arc<Metrics>,
+    hubs: &Hubs,
     token: &CancellationToken,
 ) -> anyhow::Result<JoinSet<()>> {
     let mut servers = JoinSet::new();
+    let (hubs, stuck) = (hubs.clone(), config.timings.watch_stuck);
     let probes = Probes::new()
-        .live("process", || Ok(()))
+        .live("watches", move || hubs.check_progress(stuck))
         .ready("process", || Ok(()));
     for (name, address, router) in [
         (

@@ -33,6 +33,9 @@ pub struct Timings {
     /// How long a pool must have been disabled before it is deleted: a creation tick of GARM that was under way goes on for about
     /// 3 s. Not scaled: GARM's clock is not ours.
     pub pool_delete_settle: Duration,
+    /// After how long without progress a watch counts as stuck, so that `/healthz` fails: more than two watch requests. Not scaled: their length
+    /// is not either.
+    pub watch_stuck: Duration,
     /// Deadline for one call to the Kubernetes API. Not scaled.
     pub kube_call: Duration,
     /// How long calls in flight may go on after SIGTERM before they are dropped.
@@ -56,6 +59,7 @@ impl Default for Timings {
             create_again: s(5 * 60),
             marker_orphan_age: s(5 * 60),
             pool_delete_settle: s(6),
+            watch_stuck: s(8 * 60),
             kube_call: s(30),
             shutdown_drop: s(2),
             garm: garm::Timings::default(),
@@ -84,6 +88,7 @@ impl Timings {
             create_again: f(self.create_again),
             marker_orphan_age: f(self.marker_orphan_age),
             pool_delete_settle: self.pool_delete_settle,
+            watch_stuck: self.watch_stuck,
             kube_call: self.kube_call,
             shutdown_drop: self.shutdown_drop,
             garm: scaled_garm(&self.garm, factor),

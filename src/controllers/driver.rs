@@ -132,11 +132,30 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Judges a failed call to GARM.
+    /// Judges a failed call to GARM. Where GARM as a whole is known to be away, its return wakes the object: that is a wait, not a failure.
     pub fn garm(error: &garm::Error) -> Self {
-        Self::Failed {
-            reason: reasons::GARM_API_ERROR,
-            message: error.to_string(),
+        let message = error.to_string();
+        match error {
+            garm::Error::Unavailable(_) => Self::Waiting {
+                reason: reasons::WAITING_FOR_GARM,
+                message,
+            },
+            garm::Error::UrlsRequired => Self::Waiting {
+                reason: reasons::WAITING_FOR_CONTROLLER_URLS,
+                message,
+            },
+            garm::Error::RateLimited {
+                retry_after: Some(after),
+            } => Self::Pace {
+                reason: reasons::GARM_API_ERROR,
+                message,
+                // Whatever stands before GARM says so, and may say anything.
+                after: (*after).min(LONGEST_PAUSE),
+            },
+            _ => Self::Failed {
+                reason: reasons::GARM_API_ERROR,
+                message,
+            },
         }
     }
 
@@ -260,6 +279,9 @@ pub trait Controller: Send + Sync + 'static {
         false
     }
 
+    /// Forgets what the controller remembers of an object that has been let go.
+    fn forget(&self, _object: &Self::Object) {}
+
     /// Collections of GARM's objects whose absences this object's pass decides by. While one of them has not been listed whole, the object
     /// waits: an error is not absence.
     fn needs(&self, _object: &Self::Object) -> &'static [Collection] {
@@ -300,6 +322,9 @@ pub trait Controller: Send + Sync + 'static {
 
 /// A plan that still has steps after this many rounds is not converging: GARM accepts a change without making it.
 const ROUNDS: usize = 4;
+
+/// Longest pause that a rate limit asks for and gets.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// How long the watch gets to catch up when an object turns out to have changed meanwhile.
 const STALE: Duration = Duration::from_millis(100);
@@ -623,6 +648,7 @@ async fn release<C: Controller>(controller: &C, object: &C::Object) -> Next {
         Ok(()) => {
             let uid = object.meta().uid.as_deref().unwrap_or_default();
             controller.context().status.forget(uid);
+            controller.forget(object);
             Next::Done
         }
         Err(error) => kube_failure::<C>(object, "removing the finalizer", &error),
@@ -802,6 +828,33 @@ mod tests {
             resource_version: Some(version.to_owned()),
             ..ObjectMeta::default()
         }
+    }
+
+    #[test]
+    fn a_garm_that_is_away_fails_no_object() {
+        let away = garm::Error::Unavailable(Availability::NotInitialised);
+        assert!(matches!(Verdict::garm(&away), Verdict::Waiting { .. }));
+        assert!(matches!(
+            Verdict::garm(&garm::Error::UrlsRequired),
+            Verdict::Waiting { reason, .. } if reason == reasons::WAITING_FOR_CONTROLLER_URLS
+        ));
+        let after = Duration::from_secs(30);
+        let limited = garm::Error::RateLimited {
+            retry_after: Some(after),
+        };
+        assert!(
+            matches!(Verdict::garm(&limited), Verdict::Pace { after: found, .. } if found == after)
+        );
+        let absurd = garm::Error::RateLimited {
+            retry_after: Some(Duration::MAX),
+        };
+        assert!(
+            matches!(Verdict::garm(&absurd), Verdict::Pace { after, .. } if after == LONGEST_PAUSE)
+        );
+        assert!(matches!(
+            Verdict::garm(&garm::Error::Timeout),
+            Verdict::Failed { .. }
+        ));
     }
 
     #[test]

@@ -81,6 +81,23 @@ impl Hubs {
             self.secrets.loaded(),
         );
     }
+
+    /// Answers whether every watch made progress within `limit`; the error names the one that did not.
+    ///
+    /// # Errors
+    /// A sentence for `/healthz`.
+    pub fn check_progress(&self, limit: Duration) -> Result<(), String> {
+        self.endpoints.check_progress(limit)?;
+        self.credentials.check_progress(limit)?;
+        self.repositories.check_progress(limit)?;
+        self.organizations.check_progress(limit)?;
+        self.enterprises.check_progress(limit)?;
+        self.images.check_progress(limit)?;
+        self.pools.check_progress(limit)?;
+        self.runners.check_progress(limit)?;
+        self.server_configs.check_progress(limit)?;
+        self.secrets.check_progress(limit)
+    }
 }
 
 /// The process-wide parts that controllers work with.

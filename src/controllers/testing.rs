@@ -19,6 +19,10 @@ use crate::runtime::status::StatusWriter;
 use crate::runtime::testing::{FakeApi, Reply};
 
 /// An object in namespace `ns`, made at this second.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "tests write the parts in place"
+)]
 pub(super) fn object(kind: &str, name: &str, made: i64, spec: Value, status: Value) -> Value {
     json!({
         "apiVersion": crate::api::meta::API_VERSION,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
@@ -132,8 +132,14 @@ pub fn index_runner(object: &Runner) -> Vec<String> {
         .status
         .as_ref()
         .and_then(|status| status.name.as_deref());
-    name.map(|name| vec![instance_index(&namespace, name), instance_name_index(name)])
-        .unwrap_or_default()
+    let owners = object.owner_references().iter();
+    let pool = owners
+        .filter(|owner| owner.kind == Pool::kind(&()))
+        .map(|owner| reference_index("pool", &namespace, &owner.name));
+    name.into_iter()
+        .flat_map(|name| [instance_index(&namespace, name), instance_name_index(name)])
+        .chain(pool)
+        .collect()
 }
 
 /// Index value under which Runners of all namespaces are found by the name of their instance.
@@ -266,6 +272,13 @@ impl Wiring {
         let status = object.as_ref().and_then(|pool| pool.status.as_ref());
         let id = status.map_or("", |status| status.id.as_str());
         let is_new_id = self.note_pool_id(&event.key, id);
+        if event.trigger {
+            // A Runner that waits to be deleted waits no longer when its Pool goes, whatever GARM has of it.
+            let index = reference_index("pool", &event.key.namespace, &event.key.name);
+            let mut waiting = hubs.runners.by(&index);
+            waiting.retain(|runner| meta::is_terminating(&runner.metadata));
+            wake(&self.queues.runners, &waiting);
+        }
         let Some(object) = &object else {
             return;
         };

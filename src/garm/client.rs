@@ -158,7 +158,8 @@ fn call<'a>(
     };
     Call {
         // A create that is sent twice may make two.
-        may_repeat: method != Method::POST,
+        // A deletion is asked for at its own pace, since GARM answers 500 to some that it refuses.
+        may_repeat: method != Method::POST && method != Method::DELETE,
         lane,
         request: Request {
             label,

@@ -145,7 +145,7 @@ async fn a_refused_login_is_not_tried_again_by_every_caller() {
 }
 
 #[tokio::test]
-async fn tries_again_what_a_locked_database_failed_but_never_a_create() {
+async fn tries_again_what_a_locked_database_failed_but_never_a_create_or_a_deletion() {
     let (client, script) = start([LOCKED, LOCKED, LOCKED]).await;
     let update = UpdatePool {
         max_runners: Some(1),
@@ -169,6 +169,10 @@ async fn tries_again_what_a_locked_database_failed_but_never_a_create() {
         .await;
     assert!(result.is_err_and(|error| error.is_transient()));
     assert_eq!(asked(&script, "POST /api/v1/repositories/r/pools"), 1);
+
+    script.lock().unwrap().answers = [LOCKED].into();
+    assert!(client.delete_pool("p").await.is_err());
+    assert_eq!(asked(&script, "DELETE /api/v1/pools/p"), 1);
 }
 
 #[tokio::test]

@@ -69,3 +69,14 @@ pub fn pool(name: &str, fields: &str) -> String {
         "kind: Pool\nmetadata: {{name: {name}}}\nspec:\n  githubScopeRef: {{apiGroup: garm-operator.mercedes-benz.com, kind: Repository, name: tools}}\n  providerName: fake\n  imageName: runner\n  osType: linux\n  osArch: amd64\n  tags: [{name}, linux]\n  enabled: true\n  runnerBootstrapTimeout: 20\n  {fields}\n"
     )
 }
+
+/// The same set under other names, for a second namespace on the same GARM.
+pub fn apart(documents: &[String]) -> Vec<String> {
+    let other = |document: &String| {
+        document
+            .replace("name: ghes}", "name: ghes-b}")
+            .replace("name: pat}", "name: pat-b}")
+            .replace("owner: acme", "owner: umbrella")
+    };
+    documents.iter().map(other).collect()
+}

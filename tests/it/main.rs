@@ -4,12 +4,15 @@
 //! that these servers need.
 
 mod documents;
+mod place;
 mod records;
 mod world;
 
 mod changes;
+mod comparison;
 mod crash;
 mod deletion;
+mod endpoints;
 mod faults;
 mod fresh;
 mod input;
@@ -19,6 +22,7 @@ mod process;
 mod recovery;
 mod rest;
 mod runners;
+mod secrets;
 mod startup;
 mod undecodable;
 mod webhook;
@@ -33,8 +37,10 @@ fn main() -> ExitCode {
     // The longest first: the others run beside it.
     rest::register(&mut suite);
     changes::register(&mut suite);
+    comparison::register(&mut suite);
     crash::register(&mut suite);
     deletion::register(&mut suite);
+    endpoints::register(&mut suite);
     faults::register(&mut suite);
     fresh::register(&mut suite);
     input::register(&mut suite);

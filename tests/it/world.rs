@@ -1,24 +1,19 @@
 //! One test's world: a namespace, a GARM, counting proxies before both servers, and the operator as a process.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use garm_operator::api::v1beta1::{
-    GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Pool, Repository, Runner,
-};
+use anyhow::{Context as _, Result, bail};
 use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::proxy::Proxy;
 use garm_operator_ground::servers::GarmVersion;
 use garm_operator_ground::{ControlPlane, Garm, GarmOptions, Ground, Operator, OperatorCommand};
-use k8s_openapi::api::events::v1::Event;
-use kube::Api;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
-use kube::discovery::ApiResource;
 use serde_json::Value;
 
 use crate::documents;
+use crate::place::Place;
 
 pub use crate::documents::{condition, image, join, message, pool, secret};
 pub use crate::records::{Mark, told};
@@ -29,16 +24,14 @@ pub const SOON: Duration = Duration::from_secs(30);
 /// How much of an operator's log a failed test shows.
 const LOG_LINES: usize = 80;
 
-/// Everything one test works with.
+/// Everything one test works with; what it does in its namespace is the [`Place`]'s.
 pub struct World<'a> {
-    /// The servers that tests share.
-    pub plane: &'a ControlPlane,
+    place: Place<'a>,
     /// This test's GARM, its fake GitHub and its fake provider.
     pub garm: Garm,
     /// What stands between the operator and the API server.
     pub kube: Proxy,
-    /// This test's namespace.
-    pub namespace: String,
+    /// The command that runs the operator, but for the namespaces to watch.
     command: OperatorCommand,
     /// Logs of the operators of a test that has not come to its good end.
     logs: Mutex<Vec<PathBuf>>,
@@ -70,19 +63,17 @@ impl<'a> World<'a> {
     ) -> Result<Self> {
         let garm = ground.garm_with(version, options).await?;
         let kube = plane.proxy().await?;
-        let namespace = plane.create_namespace("test").await?;
+        let home = Place::new(plane).await?;
         let command = ground
             .operator(env!("CARGO_BIN_EXE_garm-operator"))
             .kubernetes(&kube)
             .garm(&garm)
-            .namespace(&namespace)
             .argument("--operator-runner-reconciliation=true")
             .argument("--operator-log-verbosity-level=1");
         Ok(Self {
-            plane,
+            place: home,
             garm,
             kube,
-            namespace,
             command,
             logs: Mutex::default(),
         })
@@ -90,12 +81,17 @@ impl<'a> World<'a> {
 
     /// The command that runs the operator, to add to.
     pub fn command(&self) -> OperatorCommand {
-        self.command.clone()
+        self.command_watching(&[&self.namespace])
+    }
+
+    /// The command that runs the operator on these namespaces.
+    pub fn command_watching(&self, namespaces: &[&str]) -> OperatorCommand {
+        self.command.clone().namespace(&namespaces.join(","))
     }
 
     /// Starts the operator and waits until it serves.
     pub async fn operator(&self) -> Result<Operator> {
-        self.start(&self.command).await
+        self.start(&self.command()).await
     }
 
     /// Starts a command made by [`Self::command`] and waits until it serves.
@@ -145,137 +141,6 @@ impl<'a> World<'a> {
         documents::everything(&self.garm.github().url())
     }
 
-    /// Applies documents with real kubectl, in this order.
-    pub async fn apply(&self, documents: &[String]) -> Result<String> {
-        self.kubectl(&["apply", "-f", "-"], &join(documents)).await
-    }
-
-    /// Runs kubectl in this namespace, with an input, and fails when it does.
-    pub async fn kubectl(&self, arguments: &[&str], input: &str) -> Result<String> {
-        let mut all = vec!["-n", self.namespace.as_str()];
-        all.extend(arguments);
-        self.plane.kubectl_ok(&all, input).await
-    }
-
-    /// Reads an object; `None` when it does not exist.
-    pub async fn get(&self, kind: &str, name: &str) -> Result<Option<Value>> {
-        let object = self.api(kind)?.get_opt(name).await?;
-        Ok(object.map(serde_json::to_value).transpose()?)
-    }
-
-    /// Reads an object that exists.
-    pub async fn object(&self, kind: &str, name: &str) -> Result<Value> {
-        self.get(kind, name)
-            .await?
-            .ok_or_else(|| anyhow!("{kind} {name} does not exist"))
-    }
-
-    /// Lists the objects of a kind.
-    pub async fn list(&self, kind: &str) -> Result<Vec<Value>> {
-        let list = self.api(kind)?.list(&ListParams::default()).await?;
-        let values = list.items.into_iter().map(serde_json::to_value);
-        Ok(values.collect::<Result<_, _>>()?)
-    }
-
-    /// Changes an object by a merge patch.
-    pub async fn patch(&self, kind: &str, name: &str, change: Value) -> Result<Value> {
-        let patch = Patch::Merge(change);
-        let object = self
-            .api(kind)?
-            .patch(name, &PatchParams::default(), &patch)
-            .await
-            .with_context(|| format!("patch {kind} {name}"))?;
-        Ok(serde_json::to_value(object)?)
-    }
-
-    /// Deletes an object without waiting until it is gone.
-    pub async fn delete(&self, kind: &str, name: &str) -> Result<()> {
-        self.api(kind)?
-            .delete(name, &kube::api::DeleteParams::default())
-            .await
-            .with_context(|| format!("delete {kind} {name}"))?;
-        Ok(())
-    }
-
-    /// The Kubernetes events about an object, of this type and reason.
-    pub async fn events(&self, name: &str, type_: &str, reason: &str) -> Result<Vec<Value>> {
-        let mut events = self.list("event").await?;
-        events.retain(|event| {
-            event["regarding"]["name"] == name
-                && event["type"] == type_
-                && event["reason"] == reason
-        });
-        Ok(events)
-    }
-
-    fn api(&self, kind: &str) -> Result<Api<DynamicObject>> {
-        let resource = match kind.trim_end_matches('s') {
-            "githubendpoint" => ApiResource::erase::<GitHubEndpoint>(&()),
-            "githubcredential" => ApiResource::erase::<GitHubCredential>(&()),
-            "repository" => ApiResource::erase::<Repository>(&()),
-            "image" => ApiResource::erase::<Image>(&()),
-            "pool" => ApiResource::erase::<Pool>(&()),
-            "runner" => ApiResource::erase::<Runner>(&()),
-            "garmserverconfig" => ApiResource::erase::<GarmServerConfig>(&()),
-            "event" => ApiResource::erase::<Event>(&()),
-            other => bail!("the tests do not know the kind {other}"),
-        };
-        Ok(Api::namespaced_with(
-            self.plane.client(),
-            &self.namespace,
-            &resource,
-        ))
-    }
-
-    /// Waits until an object is as wanted; answers it.
-    pub async fn wait(
-        &self,
-        kind: &str,
-        name: &str,
-        what: &str,
-        wanted: impl Fn(&Value) -> bool,
-    ) -> Result<Value> {
-        poll_until(SOON, &format!("{kind} {name}: {what}"), async || {
-            Ok(match self.get(kind, name).await? {
-                Some(object) if wanted(&object) => Seen::Yes(object),
-                Some(object) => Seen::NotYet(object["status"].to_string()),
-                None => Seen::NotYet("no object".to_owned()),
-            })
-        })
-        .await
-    }
-
-    /// The id that an object has in GARM, as its status tells.
-    pub async fn id(&self, kind: &str, name: &str) -> Result<String> {
-        let object = self.object(kind, name).await?;
-        Ok(match &object["status"]["id"] {
-            Value::String(id) => id.clone(),
-            other => other.to_string(),
-        })
-    }
-
-    /// Waits until a condition of an object is as wanted; answers the object.
-    pub async fn wait_condition(
-        &self,
-        kind: &str,
-        name: &str,
-        type_: &str,
-        status: &str,
-        reason: &str,
-    ) -> Result<Value> {
-        let what = format!("{type_}={status} {reason}");
-        self.wait(kind, name, &what, |object| {
-            let condition = condition(object, type_);
-            condition["status"] == status && (reason.is_empty() || condition["reason"] == reason)
-        })
-        .await
-    }
-
-    /// Waits until an object is Ready; answers it.
-    pub async fn wait_ready(&self, kind: &str, name: &str) -> Result<Value> {
-        self.wait_condition(kind, name, "Ready", "True", "").await
-    }
-
     /// Waits until the whole set of [`Self::manifests`] is Ready.
     pub async fn wait_all_ready(&self) -> Result<()> {
         for (kind, name) in [
@@ -288,17 +153,6 @@ impl<'a> World<'a> {
             self.wait_ready(kind, name).await?;
         }
         Ok(())
-    }
-
-    /// Waits until an object is gone.
-    pub async fn wait_gone(&self, kind: &str, name: &str) -> Result<()> {
-        poll_until(SOON, &format!("{kind} {name} to go"), async || {
-            Ok(match self.get(kind, name).await? {
-                None => Seen::Yes(()),
-                Some(object) => Seen::NotYet(condition(&object, "Ready").to_string()),
-            })
-        })
-        .await
     }
 
     /// Waits until `count` Runner objects show an idle runner; answers them.
@@ -349,6 +203,14 @@ impl<'a> World<'a> {
     }
 }
 
+impl<'a> Deref for World<'a> {
+    type Target = Place<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.place
+    }
+}
+
 impl Drop for World<'_> {
     /// Shows what the operators of a failed test have logged: their files go with the ground.
     fn drop(&mut self) {
@@ -359,7 +221,7 @@ impl Drop for World<'_> {
             let last = lines.len().saturating_sub(LOG_LINES);
             eprintln!(
                 "--- the operator in {} logged at last:\n{}",
-                self.namespace,
+                self.place.namespace,
                 lines[last..].join("\n")
             );
         }

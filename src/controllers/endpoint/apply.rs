@@ -6,6 +6,7 @@ use crate::api::condition::reasons;
 use crate::api::event;
 use crate::controllers::Context;
 use crate::controllers::driver::{Effect, Verdict};
+use crate::domain::endpoint::BUILT_IN;
 use crate::domain::pushed::Pushed;
 use crate::garm;
 
@@ -48,7 +49,7 @@ pub async fn execute(
                     "endpoint was changed in GARM",
                 ))
             }
-            Err(error) => Err(refused(&error)),
+            Err(error) => Err(refused(context, &observed.name, &error)),
         },
         Step::Delete => match context.garm.delete_endpoint(&observed.name).await {
             Ok(()) | Err(garm::Error::NotFound) => {
@@ -70,15 +71,30 @@ pub async fn execute(
     }
 }
 
-/// GARM 0.2 refuses to change the URLs of an endpoint that has credentials.
-fn refused(error: &garm::Error) -> Verdict {
-    match error {
-        garm::Error::BadRequest { .. } => Verdict::Failed {
+/// GARM 0.1 refuses to change the endpoint that it made itself, GARM 0.2 the URLs of one that has credentials.
+fn refused(context: &Context, name: &str, error: &garm::Error) -> Verdict {
+    if !matches!(error, garm::Error::BadRequest { .. }) {
+        return Verdict::garm(error);
+    }
+    let credentials = context.garm.credentials();
+    if credentials
+        .iter()
+        .any(|credential| credential.endpoint.eq_ignore_ascii_case(name))
+    {
+        return Verdict::Failed {
             reason: reasons::ENDPOINT_IN_USE,
             message: format!(
                 "GARM refuses the change, most likely because credentials use the endpoint: {error}"
             ),
-        },
-        other => Verdict::garm(other),
+        };
     }
+    if name.eq_ignore_ascii_case(BUILT_IN) {
+        return Verdict::Failed {
+            reason: reasons::GARM_API_ERROR,
+            message: format!(
+                "GARM refuses the change, most likely because this version does not let its built-in endpoint be changed; describe it as GARM has it: {error}"
+            ),
+        };
+    }
+    Verdict::garm(error)
 }

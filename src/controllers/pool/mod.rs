@@ -62,6 +62,11 @@ impl Controller for Pools {
     const COMPONENT: &'static str = event::reporter::POOL;
     const FINALIZER: Option<&'static str> = Some(meta::FINALIZER_POOL);
 
+    fn forget(&self, object: &Pool) {
+        self.memory
+            .forget(object.metadata.uid.as_deref().unwrap_or_default());
+    }
+
     /// Deletion follows no reference, and looks at pools and instances live.
     fn needs(&self, object: &Pool) -> &'static [Collection] {
         if meta::is_terminating(&object.metadata) {

@@ -63,6 +63,14 @@ pub async fn observe(
             });
         }
     }
+    if let Some(seen) = &instance
+        && lacks_addresses(object, seen)
+    {
+        // Without them the object is still right in all else.
+        if let Ok(whole) = context.garm.read_instance(&seen.name).await {
+            instance = Some(Arc::new(whole));
+        }
+    }
     if instance.is_none() {
         names.forget(&key);
         if let Some(name) = &name {
@@ -82,6 +90,19 @@ pub async fn observe(
         again: context.timings.instance_delete_again,
         instance,
     })
+}
+
+/// Tells whether the addresses of a running instance have to be read: lists leave them out, and one that ran before the operator came tells
+/// of no change that would bring them. Once, for a new object: the others keep what they show.
+fn lacks_addresses(object: &Runner, instance: &Instance) -> bool {
+    let is_new = object
+        .status
+        .as_ref()
+        .is_none_or(|status| status.id.is_none());
+    is_new
+        && !meta::is_terminating(&object.metadata)
+        && instance.status == "running"
+        && instance.addresses.is_none()
 }
 
 /// Tells whether the Pool that a Runner names as its owner is gone or going: its own deletion removes the instance, or nobody does. A Runner
@@ -143,6 +164,30 @@ fn is_proven_gone(context: &Context, names: &Names, object: &Runner) -> bool {
 mod tests {
     use super::*;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    #[test]
+    fn addresses_are_read_once_for_a_runner_that_ran_before() {
+        let running = Instance {
+            status: "running".to_owned(),
+            ..Instance::default()
+        };
+        let mut object = Runner::default();
+        assert!(lacks_addresses(&object, &running));
+        for known in [
+            Instance {
+                addresses: Some(Vec::new()),
+                ..running.clone()
+            },
+            Instance {
+                status: "creating".to_owned(),
+                ..running.clone()
+            },
+        ] {
+            assert!(!lacks_addresses(&object, &known));
+        }
+        object.status.get_or_insert_default().id = Some("1".to_owned());
+        assert!(!lacks_addresses(&object, &running));
+    }
 
     #[test]
     fn a_runner_waits_for_garm_only_while_its_own_pool_stays() {

@@ -238,3 +238,29 @@ async fn new_instances_leave_no_trace_while_runners_are_switched_off() {
     assert!(woken(&wiring.queues.runners).is_empty());
     assert!(!wiring.names.has_seen(&key("garm-x")));
 }
+
+#[tokio::test]
+async fn a_watch_that_is_stuck_is_named() {
+    let wiring = wiring(Vec::new()).await;
+    let hubs = &wiring.context.hubs;
+    assert_eq!(hubs.check_progress(Duration::from_secs(600)), Ok(()));
+    let fault = hubs.check_progress(Duration::ZERO).unwrap_err();
+    assert!(fault.contains("GitHubEndpoint"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_pool_that_goes_wakes_its_runners_that_wait_to_go() {
+    let runner = |name: &str, is_terminating: bool| {
+        let mut runner = object("Runner", name, 1, json!({}), json!({"name": name}));
+        runner["metadata"]["ownerReferences"] = json!([
+            {"apiVersion": "v1", "kind": "Pool", "name": "a", "uid": "Pool-a"},
+        ]);
+        if is_terminating {
+            runner["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        runner
+    };
+    let wiring = wiring(vec![runner("waits", true), runner("works", false)]).await;
+    wiring.pool(&event("a", true, true));
+    assert_eq!(woken(&wiring.queues.runners), ["waits"]);
+}

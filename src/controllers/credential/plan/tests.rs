@@ -13,7 +13,7 @@ use crate::domain::pushed::{Hasher, Pushed};
 fn object(is_terminating: bool) -> GitHubCredential {
     GitHubCredential {
         metadata: ObjectMeta {
-            deletion_timestamp: is_terminating.then(|| Time(jiff::Timestamp::UNIX_EPOCH)),
+            deletion_timestamp: is_terminating.then_some(Time(jiff::Timestamp::UNIX_EPOCH)),
             ..ObjectMeta::default()
         },
         ..GitHubCredential::default()

@@ -10,7 +10,7 @@ use crate::garm::wire::Endpoint;
 fn object(is_terminating: bool) -> GitHubEndpoint {
     GitHubEndpoint {
         metadata: ObjectMeta {
-            deletion_timestamp: is_terminating.then(|| Time(jiff::Timestamp::UNIX_EPOCH)),
+            deletion_timestamp: is_terminating.then_some(Time(jiff::Timestamp::UNIX_EPOCH)),
             ..ObjectMeta::default()
         },
         ..GitHubEndpoint::default()

@@ -10,7 +10,7 @@ use crate::domain::pushed::{Hasher, Pushed};
 
 fn metadata(is_terminating: bool) -> ObjectMeta {
     ObjectMeta {
-        deletion_timestamp: is_terminating.then(|| Time(jiff::Timestamp::UNIX_EPOCH)),
+        deletion_timestamp: is_terminating.then_some(Time(jiff::Timestamp::UNIX_EPOCH)),
         ..ObjectMeta::default()
     }
 }
