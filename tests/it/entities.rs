@@ -156,7 +156,7 @@ async fn converged(world: &World<'_>) -> Result<()> {
         )
         .await?;
     resyncs(world, 1).await?;
-    let writes = told(world.garm_writes(mark));
+    let writes = told(&world.garm_writes(mark));
     ensure!(
         writes
             == [
