@@ -315,7 +315,7 @@ async fn other_credentials(ground: &Ground, version: GarmVersion) -> Result<()> 
     world.wait_ready("repository", "tools").await?;
     world.wait_calm(Duration::from_secs(2)).await?;
     world.finish(operator).await?;
-    let id = world.id("githubcredential", "pat").await?;
+    let id: i64 = world.id("githubcredential", "pat").await?.parse()?;
     let by_hand = json!({
         "name": "other",
         "description": "made by hand",
