@@ -340,9 +340,7 @@ async fn other_credentials(ground: &Ground, version: GarmVersion) -> Result<()> 
     let operator = world.operator().await?;
     world
         .wait("githubcredential", "pat", "its own id again", |object| {
-            object["status"]["id"]
-                .as_i64()
-                .is_some_and(|stored| id == stored.to_string())
+            object["status"]["id"] == id
         })
         .await?;
     world.wait_calm(Duration::from_secs(2)).await?;
