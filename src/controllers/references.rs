@@ -180,7 +180,11 @@ pub async fn secret(
     reference: &SecretKeyRef,
 ) -> Result<Reference<SecretValue>, Verdict> {
     let SecretKeyRef { name, key } = reference;
-    match context.secrets.read(namespace, name, key).await {
+    let watched = context.hubs.secrets.valid(&ObjectKey::new(namespace, name));
+    let version = watched
+        .as_ref()
+        .and_then(|secret| secret.metadata.resource_version.as_deref());
+    match context.secrets.read(namespace, name, key, version).await {
         Ok(value) => Ok(Reference::Found(value)),
         Err(SecretProblem::NotFound) => Ok(Reference::Missing(format!(
             "Secret {namespace}/{name} does not exist"
