@@ -1,6 +1,5 @@
 //! Rules about runners: their names as objects, which may be removed, and when.
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -183,18 +182,9 @@ pub fn counts<'a>(instances: impl IntoIterator<Item = &'a Instance>) -> RunnerCo
     counts
 }
 
-/// The provider fault seen last among instances in state `error`, with the number of such instances.
-pub fn faults<'a>(instances: impl IntoIterator<Item = &'a Instance>) -> (usize, Option<String>) {
-    let mut failed: Vec<&Instance> = instances
-        .into_iter()
-        .filter(|i| i.status == "error")
-        .collect();
-    failed.sort_by_key(|i| Reverse(i.updated_at));
-    let fault = failed
-        .iter()
-        .map(|i| i.provider_fault.trim())
-        .find(|fault| !fault.is_empty());
-    (failed.len(), fault.map(str::to_owned))
+/// Tells whether GARM is at making the machine, for the first time or again.
+pub fn is_being_made(instance: &Instance) -> bool {
+    matches!(instance.status.as_str(), "pending_create" | "creating")
 }
 
 #[cfg(test)]

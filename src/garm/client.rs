@@ -17,7 +17,7 @@ use super::lanes::{Lane, Lanes};
 use super::settings::{Observer, Settings};
 
 /// How often a call is tried again that GARM failed without details.
-const RETRIES: u32 = 3;
+const RETRIES: u32 = 1;
 
 pub(super) type Result<T> = std::result::Result<T, Error>;
 

@@ -1,6 +1,6 @@
 //! The routes of GARM's API that we call, one method each. None remembers what it heard: that is for `calls`.
 
-use super::client::{Client, Result, delete, get, post, put};
+use super::client::{Call, Client, Result, delete, get, post, put};
 use super::lanes::Lane;
 use super::wire::{
     Controller, CreateCredential, CreateEndpoint, CreateEntity, CreatePool, Credential, Endpoint,
@@ -12,8 +12,11 @@ impl Client {
     // === the server
 
     pub(super) async fn controller(&self) -> Result<Controller> {
-        self.answer(get("controller.Info", "/controller", &[]))
-            .await
+        self.answer(Call {
+            lane: Lane::Probe,
+            ..get("controller.Info", "/controller", &[])
+        })
+        .await
     }
 
     pub(super) async fn update_controller(&self, update: &UpdateController) -> Result<Controller> {

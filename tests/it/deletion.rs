@@ -41,12 +41,21 @@ async fn wait_all_gone(world: &World<'_>) -> Result<()> {
     for (kind, name) in OBJECTS {
         world.wait_gone(kind, name).await?;
     }
+    wait_no_runners(world).await
+}
+
+async fn wait_no_runners(world: &World<'_>) -> Result<()> {
     poll_until(SOON, "all runners are gone", async || {
-        let names = world.list("runner").await?;
-        Ok(Seen::when(names, Vec::is_empty))
+        let runners = world.list("runner").await?;
+        Ok(Seen::when(runners, Vec::is_empty))
     })
     .await?;
     Ok(())
+}
+
+/// The annotation with which an object goes without GARM.
+fn force_delete(value: &str) -> Value {
+    json!({"metadata": {"annotations": {"garm-operator.mercedes-benz.com/force-delete": value}}})
 }
 
 async fn ensure_no_warning(world: &World<'_>) -> Result<()> {
@@ -215,11 +224,10 @@ async fn forced(ground: &Ground, version: GarmVersion) -> Result<()> {
         let message = message(&waiting, "Ready");
         ensure!(message.contains("GARM cannot be reached"), "{message}");
     }
-    let flag = |value: &str| json!({"metadata": {"annotations": {"garm-operator.mercedes-benz.com/force-delete": value}}});
-    world.patch("pool", "small", flag("yes")).await?;
+    world.patch("pool", "small", force_delete("yes")).await?;
     for (kind, name) in OBJECTS.into_iter().rev() {
         ensure!(world.get(kind, name).await?.is_some(), "{kind} {name} went");
-        world.patch(kind, name, flag("true")).await?;
+        world.patch(kind, name, force_delete("true")).await?;
     }
     wait_all_gone(&world).await?;
     ensure!(
@@ -314,6 +322,21 @@ async fn paused(ground: &Ground, version: GarmVersion) -> Result<()> {
     );
     world.patch("pool", "small", pause("false".into())).await?;
     world.wait_gone("pool", "small").await?;
+
+    // The way out works on a paused pool as well, and takes its runners' objects along, but nothing in GARM.
+    world.wait_calm(Duration::from_secs(2)).await?;
+    let mark = world.mark();
+    world.patch("pool", "large", pause("true".into())).await?;
+    world.delete("pool", "large").await?;
+    world.patch("pool", "large", force_delete("true")).await?;
+    world.wait_gone("pool", "large").await?;
+    wait_no_runners(&world).await?;
+    world.wait_calm(Duration::from_secs(2)).await?;
+    ensure!(
+        world.garm_writes(mark).is_empty() && world.garm.api().list("/pools").await?.len() == 1,
+        "{:?}",
+        told(&world.garm_writes(mark))
+    );
     world.finish(operator).await
 }
 

@@ -125,7 +125,7 @@ async fn remove_runner(
             )
         }
         Step::RemoveFailed { name } => {
-            observed.failed.retain(|(failed, _)| failed.name != *name);
+            observed.asked.insert(name.clone());
             let note = format!("runner {name} is removed: the provider could not make it");
             (
                 reaper.remove(name, false).await,

@@ -1,17 +1,29 @@
 //! What the process remembers of pools beyond what GARM and Kubernetes show. Losing it costs a wait, never a wrong decision.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use crate::api::v1beta1::RunnerCounts;
 use crate::domain::pool::DesiredPool;
+use crate::domain::runner::is_being_made;
 use crate::garm::wire::Instance;
 
 /// Refusals of one and the same new pool after which GARM is asked but seldom.
 const REFUSALS: u32 = 3;
+
+/// A runner that the provider could not make.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// The instance.
+    pub instance: Arc<Instance>,
+    /// When it first failed.
+    pub since: Timestamp,
+    /// What the provider said last; empty when GARM told nothing.
+    pub fault: String,
+}
 
 /// Memory of all pools, by the uid of their objects.
 #[derive(Default)]
@@ -23,8 +35,8 @@ pub struct Memory {
 struct PoolMemory {
     /// Since when each idle runner has been idle.
     idle: HashMap<String, Timestamp>,
-    /// Since when each failed runner has been so.
-    failed: HashMap<String, Timestamp>,
+    /// Since when each failed runner has been so, and its last fault.
+    failed: HashMap<String, (Timestamp, String)>,
     /// When runner counts last went into the status.
     counted: Option<Instant>,
     /// Since when the pool is known to start no runner.
@@ -60,14 +72,40 @@ impl Memory {
         )
     }
 
-    /// Says the same of failed runners.
-    pub fn failed_since(&self, uid: &str, failed: &[&Instance], now: Timestamp) -> Vec<Timestamp> {
+    /// Says which runners the provider could not make, since when, and why.
+    ///
+    /// GARM v0.1.x tries such a runner again every few seconds, and clears the fault each time: until its machine runs it stays a failed one,
+    /// with the last fault seen.
+    pub fn failures(&self, uid: &str, instances: &[Arc<Instance>], now: Timestamp) -> Vec<Failure> {
         let mut pools = self.lock();
-        first_sights(
-            &mut pools.entry(uid.to_owned()).or_default().failed,
-            failed,
-            now,
-        )
+        let known = &mut pools.entry(uid.to_owned()).or_default().failed;
+        let mut failures = Vec::new();
+        for instance in instances {
+            let before = known.remove(&instance.name);
+            let is_tried_again = before.is_some() && is_being_made(instance);
+            if instance.status != "error" && !is_tried_again {
+                continue;
+            }
+            let (since, fault) = before.unwrap_or_else(|| {
+                let first = instance.updated_at.map_or(now, |at| at.min(now));
+                (first, String::new())
+            });
+            let seen = instance.provider_fault.trim();
+            failures.push(Failure {
+                instance: Arc::clone(instance),
+                since,
+                fault: if seen.is_empty() {
+                    fault
+                } else {
+                    seen.to_owned()
+                },
+            });
+        }
+        *known = failures
+            .iter()
+            .map(|f| (f.instance.name.clone(), (f.since, f.fault.clone())))
+            .collect();
+        failures
     }
 
     /// Chooses the counts for the status: the new ones if the last change is `interval` ago, else the stored ones and when to come again.
@@ -243,6 +281,38 @@ mod tests {
         );
         memory.made("u");
         assert!(memory.refusal("u", &desired("a"), hour).is_none());
+    }
+
+    #[test]
+    fn a_runner_that_is_tried_again_stays_a_failed_one() {
+        let memory = Memory::default();
+        let at = |s| Timestamp::from_second(s).unwrap();
+        let runner = |status: &str, fault: &str| {
+            [Arc::new(Instance {
+                status: status.to_owned(),
+                provider_fault: fault.to_owned(),
+                ..idle("a", 10)
+            })]
+        };
+        assert!(
+            memory
+                .failures("u", &runner("creating", ""), at(20))
+                .is_empty()
+        );
+        let failed = |runners: [Arc<Instance>; 1]| {
+            let failures = memory.failures("u", &runners, at(30));
+            failures
+                .into_iter()
+                .map(|f| (f.since, f.fault))
+                .collect::<Vec<_>>()
+        };
+        let expected = [(at(10), "no quota".to_owned())];
+        assert_eq!(failed(runner("error", "no quota")), expected);
+        assert_eq!(failed(runner("pending_create", "")), expected);
+        assert_eq!(failed(runner("creating", "")), expected);
+        assert_eq!(failed(runner("error", "")), expected);
+        assert!(failed(runner("running", "")).is_empty());
+        assert!(failed(runner("creating", "")).is_empty());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::garm::{self, Collection};
 use crate::runtime::ObjectKey;
 use crate::runtime::client::explain;
 
-use super::memory::Memory;
+use super::memory::{Failure, Memory};
 
 /// What a pass knows.
 pub struct Observed {
@@ -52,8 +52,8 @@ pub struct Observed {
     pub instances: Vec<Arc<Instance>>,
     /// The idle ones, and since when they have been idle.
     pub idle: Vec<(Arc<Instance>, Timestamp)>,
-    /// The failed ones, and since when they have been so.
-    pub failed: Vec<(Arc<Instance>, Timestamp)>,
+    /// Those that the provider could not make.
+    pub failed: Vec<Failure>,
     /// Age from which a failed one goes, if at all.
     pub failed_ttl: Option<Duration>,
     /// Age from which an idle runner above the minimum goes.
@@ -359,11 +359,7 @@ fn observe_runners(
     let plain: Vec<&Instance> = idle.iter().map(|i| &**i).collect();
     let since = memory.idle_since(&observed.uid, &plain, Timestamp::now());
     observed.idle = idle.into_iter().zip(since).collect();
-    let lost = |i: &&Arc<Instance>| i.status == "error" && !observed.asked.contains(&i.name);
-    let failed: Vec<Arc<Instance>> = observed.instances.iter().filter(lost).cloned().collect();
-    let plain: Vec<&Instance> = failed.iter().map(|i| &**i).collect();
-    let since = memory.failed_since(&observed.uid, &plain, Timestamp::now());
-    observed.failed = failed.into_iter().zip(since).collect();
+    observed.failed = memory.failures(&observed.uid, &observed.instances, Timestamp::now());
     observed.failed_ttl = context.failed_runner_ttl;
     let stored = object.status.as_ref().and_then(|status| status.runners);
     if context.garm.complete(Collection::Instances).is_none()

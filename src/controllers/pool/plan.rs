@@ -214,7 +214,15 @@ fn lost(observed: &Observed, now: Timestamp) -> (Vec<String>, Option<Timestamp>)
     let Some(ttl) = observed.failed_ttl else {
         return (Vec::new(), None);
     };
-    expired(&standing(&observed.failed), ttl, now)
+    let waiting = observed
+        .failed
+        .iter()
+        .filter(|failure| !observed.asked.contains(&failure.instance.name));
+    let standing = waiting.map(|failure| Standing {
+        instance: &failure.instance,
+        since: failure.since,
+    });
+    expired(&standing.collect::<Vec<_>>(), ttl, now)
 }
 
 fn standing<'a>(runners: &'a [(Arc<wire::Instance>, Timestamp)]) -> Vec<Standing<'a>> {

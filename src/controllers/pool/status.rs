@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use crate::api::condition::{Conditions, Truth, reasons, types};
 use crate::api::meta;
 use crate::api::v1beta1::{Pool, PoolStatus};
-use crate::domain::runner::faults;
 
 use super::observe::Observed;
 use super::plan::scaling;
@@ -52,21 +51,23 @@ pub fn status(object: &Pool, observed: &Observed, conditions: &mut Conditions) -
 
 /// Runners that the provider could not make use up idle slots, and GARM 0.2 never tries them again: that has to show.
 fn failed_runners(observed: &Observed, conditions: &mut Conditions) {
-    match faults(observed.instances.iter().map(|i| &**i)) {
-        (0, _) => {
-            conditions.remove(types::FAILED_RUNNERS);
-        }
-        (count, fault) => {
-            let cause = fault.unwrap_or_else(|| "GARM gives no cause".to_owned());
-            let message = format!(
-                "{count} of the runners could not be created or removed by the provider: {cause}"
-            );
-            conditions.set(
-                types::FAILED_RUNNERS,
-                Truth::True,
-                reasons::PROVIDER_FAULT,
-                message,
-            );
-        }
+    let count = observed.failed.len();
+    if count == 0 {
+        conditions.remove(types::FAILED_RUNNERS);
+        return;
     }
+    let told = observed
+        .failed
+        .iter()
+        .filter(|failure| !failure.fault.is_empty());
+    // The oldest: a cause that stands has one text.
+    let fault = told.min_by_key(|failure| (failure.since, &failure.instance.name));
+    let cause = fault.map_or("GARM gives no cause", |failure| failure.fault.as_str());
+    let message = format!("{count} of the runners could not be made by the provider: {cause}");
+    conditions.set(
+        types::FAILED_RUNNERS,
+        Truth::True,
+        reasons::PROVIDER_FAULT,
+        message,
+    );
 }

@@ -134,14 +134,13 @@ fn effect(observed: &mut Observed, step: &Step) {
             observed.actual = Some(Arc::new(pool));
         }
         Step::ScaleDown { name } => observed.idle.retain(|(idle, _)| idle.name != *name),
-        Step::RemoveFailed { name } => observed.failed.retain(|(failed, _)| failed.name != *name),
         Step::Quiet { .. } => {
             let mut pool = (**observed.actual.as_ref().unwrap()).clone();
             pool.enabled = false;
             pool.min_idle_runners = 0;
             observed.actual = Some(Arc::new(pool));
         }
-        Step::RemoveRunner { name, .. } => {
+        Step::RemoveFailed { name } | Step::RemoveRunner { name, .. } => {
             observed.asked.insert(name.clone());
         }
         Step::Delete { .. } => observed.actual = None,
@@ -449,8 +448,7 @@ proptest! {
                     let instance = instances.iter().find(|i| i.name == *name).unwrap();
                     prop_assert!(!is_busy(instance) && is_deletable(instance, force));
                 }
-                Step::RemoveFailed { name } => observed.failed.retain(|(failed, _)| failed.name != *name),
-        Step::Quiet { .. } => {}
+                Step::Quiet { .. } => {}
                 Step::Delete { .. } => prop_assert!(instances.is_empty()),
                 other => prop_assert!(false, "{other:?}"),
             }
