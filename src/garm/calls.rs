@@ -100,6 +100,15 @@ impl Garm {
         self.was_listed_in_part("instances.ListPool", ticket, list, in_scope)
     }
 
+    /// Lists the names of the providers, sorted.
+    pub async fn list_providers(&self) -> Result<Vec<String>> {
+        self.shared.ready()?;
+        let list = self.shared.client.providers().await?;
+        let mut names: Vec<String> = list.items.into_iter().map(|one| one.name).collect();
+        names.sort();
+        Ok(names)
+    }
+
     /// Reads an entity's webhook; `NotFound` means none is installed, `NoRoute` that this GARM does not manage webhooks.
     pub async fn webhook(&self, kind: EntityKind, id: &str) -> Result<Hook> {
         self.shared.ready()?;

@@ -4,7 +4,7 @@ use super::client::{Call, Client, Result, delete, get, post, put};
 use super::lanes::Lane;
 use super::wire::{
     Controller, CreateCredential, CreateEndpoint, CreateEntity, CreatePool, Credential, Endpoint,
-    Entity, EntityKind, Hook, InstallHook, Instance, List, Pool, UpdateController,
+    Entity, EntityKind, Hook, InstallHook, Instance, List, Pool, Provider, UpdateController,
     UpdateCredential, UpdateEndpoint, UpdateEntity, UpdatePool,
 };
 
@@ -22,6 +22,10 @@ impl Client {
     pub(super) async fn update_controller(&self, update: &UpdateController) -> Result<Controller> {
         let label = "controller.Update";
         self.answer(put(label, "/controller", &[], update)?).await
+    }
+
+    pub(super) async fn providers(&self) -> Result<List<Provider>> {
+        self.answer(get("provider.List", "/providers", &[])).await
     }
 
     // === endpoints

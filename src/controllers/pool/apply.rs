@@ -8,6 +8,7 @@ use crate::api::v1beta1::Pool;
 use crate::controllers::Context;
 use crate::controllers::driver::{Effect, Verdict};
 use crate::controllers::reaper::{Asked, Reaper};
+use crate::domain::field::FieldError;
 use crate::domain::pool::DesiredPool;
 use crate::garm::wire::{self, UpdatePool};
 use crate::garm::{self, Garm};
@@ -35,7 +36,9 @@ pub async fn execute(
             let uid = observed.uid.clone();
             let made = match garm.create_pool(*kind, scope, &desired.create(&uid)).await {
                 Ok(made) => made,
-                Err(error) => return Err(create_failure(memory, &uid, desired, &error)),
+                Err(error) => {
+                    return Err(create_failure(garm, memory, &uid, desired, &error).await);
+                }
             };
             memory.made(&uid);
             Ok(identified(observed, desired, made, "pool was made in GARM"))
@@ -214,29 +217,42 @@ fn complete(mut answer: wire::Pool, desired: &DesiredPool) -> wire::Pool {
     answer
 }
 
-/// GARM's refusal of a new pool. v0.1.5 answers 500 without details to what later versions call a bad request.
-fn create_failure(
+/// Judges the failed creation of a pool.
+async fn create_failure(
+    garm: &Garm,
     memory: &Memory,
     uid: &str,
     desired: &DesiredPool,
     error: &garm::Error,
 ) -> Verdict {
-    let message = match error {
-        garm::Error::Server { .. } => format!(
-            "GARM did not make the pool ({error}); check that spec.providerName names a provider of GARM's configuration"
-        ),
-        other => other.to_string(),
-    };
-    if matches!(
+    if !matches!(
         error,
         garm::Error::Server { .. } | garm::Error::BadRequest { .. }
     ) {
-        memory.refused(uid, desired, message.clone());
+        return Verdict::garm(error);
     }
+    // An unknown provider is the likeliest cause that only GARM can see. v0.1.5 answers 500 without details to it.
+    let providers = garm.list_providers().await.unwrap_or_default();
+    let message = unknown_provider(desired, &providers)
+        .unwrap_or_else(|| format!("GARM did not make the pool: {error}"));
+    memory.refused(uid, desired, message.clone());
     Verdict::Failed {
         reason: reasons::GARM_API_ERROR,
         message,
     }
+}
+
+/// Says that GARM has no such provider, as far as its providers are known.
+fn unknown_provider(desired: &DesiredPool, providers: &[String]) -> Option<String> {
+    if providers.is_empty() || providers.contains(&desired.provider_name) {
+        return None;
+    }
+    let message = format!(
+        "GARM has no provider {:?}; it has: {}",
+        desired.provider_name,
+        providers.join(", ")
+    );
+    Some(FieldError::new("spec.providerName", message).to_string())
 }
 
 /// The pool went while we were about to change it: the next pass finds out and makes it anew.

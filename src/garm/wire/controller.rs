@@ -30,6 +30,14 @@ pub struct Controller {
     pub version: String,
 }
 
+/// What makes the machines of runners. Providers are named in GARM's own configuration and change with a restart only.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Provider {
+    /// Unique.
+    pub name: String,
+}
+
 /// Changes of the GARM server; only what is `Some` is sent. URLs can be changed, never cleared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct UpdateController {

@@ -17,7 +17,7 @@ mod secret;
 #[cfg(test)]
 mod answers_test;
 
-pub use controller::{Controller, FirstRun, Login, LoginAnswer, UpdateController};
+pub use controller::{Controller, FirstRun, Login, LoginAnswer, Provider, UpdateController};
 pub use credential::{CreateCredential, Credential, UpdateCredential};
 pub use endpoint::{CreateEndpoint, Endpoint, UpdateEndpoint};
 pub use entity::{
