@@ -219,6 +219,14 @@ pub fn conflict(kind: &str, owner: &str) -> Verdict {
 pub fn dependants(names: &[String]) -> Verdict {
     Verdict::Waiting {
         reason: crate::api::condition::reasons::WAITING_FOR_DEPENDANTS,
-        message: format!("still used by {}; delete them first", names.join(", ")),
+        message: format!(
+            "still used by {}; delete that first{}",
+            names.join(", "),
+            if names.iter().any(|name| name.ends_with("in GARM")) {
+                " with GARM's own tools, or let go of this object with the annotation force-delete"
+            } else {
+                ""
+            }
+        ),
     }
 }
