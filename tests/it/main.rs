@@ -14,6 +14,7 @@ mod crash;
 mod deletion;
 mod endpoints;
 mod entities;
+mod everything;
 mod faults;
 mod fresh;
 mod input;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     deletion::register(&mut suite);
     endpoints::register(&mut suite);
     entities::register(&mut suite);
+    everything::register(&mut suite);
     faults::register(&mut suite);
     fresh::register(&mut suite);
     input::register(&mut suite);
