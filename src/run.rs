@@ -133,7 +133,7 @@ async fn serve(
         .ready("process", || Ok(()));
     for (name, address, router) in [
         (
-            "probes",
+            "healthProbe",
             &config.operator.health_probe_bind_address,
             probes.router(),
         ),
@@ -143,7 +143,9 @@ async fn serve(
             metrics::router(Arc::clone(registry)),
         ),
     ] {
-        let Some(listener) = server::bind(address).await? else {
+        let bound = server::bind(address).await;
+        let setting = format!("operator.{name}BindAddress");
+        let Some(listener) = bound.context(setting)? else {
             continue;
         };
         let token = token.clone();

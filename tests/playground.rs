@@ -275,7 +275,7 @@ fn tell_what_to_try(ground: &Ground, plane: &ControlPlane) -> Result<()> {
 alias kubectl={kubectl}
 
 Things to try in another terminal:
-  kubectl -n {NAMESPACE} get pools,runners -w
+  kubectl -n {NAMESPACE} get runners -w
   kubectl -n {NAMESPACE} scale pool cheap --replicas=2
   kubectl -n {NAMESPACE} patch image ubuntu --type=merge -p '{{\"spec\":{{\"tag\":\"ubuntu:26.04\"}}}}'
   kubectl -n {NAMESPACE} delete pool fast

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
-    problem::{Problem, Sort},
+    problem::{FILE, Problem, Sort},
     settings::{by_key, nearest_key},
 };
 
@@ -17,9 +17,6 @@ pub struct Content {
     /// Unknown paths, and values that are lists or maps.
     pub problems: Vec<Problem>,
 }
-
-/// Key of problems of the file as a whole.
-const FILE: &str = "config file";
 
 /// A file as text values: `None` is YAML's null.
 type Texts = BTreeMap<String, Option<BTreeMap<String, Option<String>>>>;
@@ -60,7 +57,7 @@ pub fn read(yaml: &str) -> Content {
                         &mut content,
                         format!("{section}.{name}"),
                         &value,
-                        text.cloned().flatten(),
+                        text.cloned().flatten().or_else(|| plain(&value)),
                     );
                 }
             }
@@ -89,6 +86,15 @@ fn entry(content: &mut Content, path: String, value: &Value, text: Option<String
     } else {
         // Null counts as set and empty.
         content.values.insert(path, text.unwrap_or_default());
+    }
+}
+
+/// A value as text where it could not be read as it was written, because something else in the file has another shape.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        _ => None,
     }
 }
 

@@ -143,6 +143,10 @@ impl Loaded {
 pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
     let mut problems = Vec::new();
     let values = Values::merge(sources, &mut problems);
+    if problems.iter().any(Problem::is_about_file) {
+        // What the file would have said is not known, so that nothing can be called missing.
+        return Err(Problems(problems));
+    }
     match read::config(&values, &mut problems) {
         Some(config) if problems.is_empty() => Ok(Loaded { config, values }),
         _ => Err(Problems(problems)),

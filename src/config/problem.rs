@@ -22,7 +22,15 @@ pub struct Problem {
     pub message: String,
 }
 
+/// Key of problems of the file as a whole.
+pub(super) const FILE: &str = "config file";
+
 impl Problem {
+    /// Says whether the file could not be read as a whole, so that nothing is known of what it would have said.
+    pub(super) fn is_about_file(&self) -> bool {
+        self.key == FILE
+    }
+
     /// Makes a problem of a setting.
     pub fn new(key: impl Into<String>, sort: Sort, message: impl Into<String>) -> Self {
         Self {

@@ -180,7 +180,11 @@ pub async fn secret(
     reference: &SecretKeyRef,
 ) -> Result<Reference<SecretValue>, Verdict> {
     let SecretKeyRef { name, key } = reference;
-    match context.secrets.read(namespace, name, key).await {
+    let watched = context.hubs.secrets.valid(&ObjectKey::new(namespace, name));
+    let version = watched
+        .as_ref()
+        .and_then(|secret| secret.metadata.resource_version.as_deref());
+    match context.secrets.read(namespace, name, key, version).await {
         Ok(value) => Ok(Reference::Found(value)),
         Err(SecretProblem::NotFound) => Ok(Reference::Missing(format!(
             "Secret {namespace}/{name} does not exist"
@@ -215,6 +219,14 @@ pub fn conflict(kind: &str, owner: &str) -> Verdict {
 pub fn dependants(names: &[String]) -> Verdict {
     Verdict::Waiting {
         reason: crate::api::condition::reasons::WAITING_FOR_DEPENDANTS,
-        message: format!("still used by {}; delete them first", names.join(", ")),
+        message: format!(
+            "still used by {}; delete that first{}",
+            names.join(", "),
+            if names.iter().any(|name| name.ends_with("in GARM")) {
+                " with GARM's own tools, or let go of this object with the annotation force-delete"
+            } else {
+                ""
+            }
+        ),
     }
 }

@@ -315,6 +315,9 @@ impl Wiring {
     /// it does not wait for a back-off either.
     fn secret(&self, event: &HubEvent) {
         let hubs = &self.context.hubs;
+        if event.gone {
+            self.context.secrets.forget(&event.key);
+        }
         let users = reference_index("secret", &event.key.namespace, &event.key.name);
         let add: Add = Queue::add_fresh;
         wake_with(add, &self.queues.endpoints, &hubs.endpoints.by(&users));

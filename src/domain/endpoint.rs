@@ -1,6 +1,8 @@
 //! Rules about forge endpoints.
 
-use crate::domain::compare::{same_ca_bundle, same_url};
+use crate::domain::compare::{certificates, same_ca_bundle, same_url};
+use crate::domain::field::FieldError;
+use crate::domain::server_config::is_absolute;
 use crate::garm::wire::{CreateEndpoint, Endpoint, UpdateEndpoint};
 
 /// Name of the endpoint that GARM makes by itself. It may be described by an object but is never deleted by us.
@@ -54,6 +56,37 @@ impl DesiredEndpoint {
         }
     }
 
+    /// Names what is wrong with it, where GARM would refuse it or take it without effect.
+    pub fn faults(&self, is_new: bool) -> Vec<FieldError> {
+        let mut errors: Vec<FieldError> = [
+            ("spec.apiBaseUrl", &self.api_base_url),
+            ("spec.uploadBaseUrl", &self.upload_base_url),
+            ("spec.baseUrl", &self.base_url),
+        ]
+        .into_iter()
+        .filter(|(_, url)| {
+            if url.is_empty() {
+                is_new
+            } else {
+                !is_absolute(url)
+            }
+        })
+        .map(|(path, url)| {
+            let message =
+                format!("{url:?} is not an absolute URL, such as https://github.example.com");
+            FieldError::new(path, message)
+        })
+        .collect();
+        let bundle = self.ca_bundle.as_deref();
+        if bundle.is_some_and(|bundle| certificates(bundle).is_none()) {
+            errors.push(FieldError::new(
+                "spec.caCertBundleSecretRef",
+                "the value that it names holds no PEM certificate (BEGIN CERTIFICATE)",
+            ));
+        }
+        errors
+    }
+
     /// Tells whether GARM still holds a bundle that the object no longer names.
     pub fn leaves_bundle(&self, actual: &Endpoint) -> bool {
         self.ca_bundle.is_none() && !actual.ca_cert_bundle.is_empty()
@@ -96,6 +129,42 @@ mod tests {
         let update = changed.diff(&actual());
         assert_eq!(update.base_url.as_deref(), Some("https://new"));
         assert!(update.api_base_url.is_none() && update.description.is_none());
+    }
+
+    #[test]
+    fn what_garm_would_refuse_is_named_before() {
+        let paths = |endpoint: &DesiredEndpoint, is_new| -> Vec<String> {
+            endpoint
+                .faults(is_new)
+                .into_iter()
+                .map(|e| e.path)
+                .collect()
+        };
+        assert!(paths(&desired(), true).is_empty());
+        let wrong = DesiredEndpoint {
+            api_base_url: "not a url".to_owned(),
+            upload_base_url: "ftp://ghes".to_owned(),
+            base_url: String::new(),
+            ca_bundle: Some(b"a token, by mistake".to_vec()),
+            ..desired()
+        };
+        let urls = ["spec.apiBaseUrl", "spec.uploadBaseUrl", "spec.baseUrl"];
+        let expected: Vec<&str> = urls
+            .into_iter()
+            .chain(["spec.caCertBundleSecretRef"])
+            .collect();
+        assert_eq!(paths(&wrong, true), expected);
+        assert_eq!(
+            paths(&wrong, false).len(),
+            3,
+            "an absent URL of an old one is not managed"
+        );
+        assert!(
+            wrong
+                .faults(true)
+                .iter()
+                .all(|e| !e.message.contains("token"))
+        );
     }
 
     #[test]

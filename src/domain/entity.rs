@@ -75,6 +75,16 @@ impl DesiredEntity {
         if self.owner.as_deref() == Some("") {
             errors.push(FieldError::new("spec.owner", "must not be empty"));
         }
+        let owner = self.owner.as_deref().unwrap_or_default();
+        let moved =
+            |actual: &&Entity| !owner.is_empty() && !actual.owner.eq_ignore_ascii_case(owner);
+        if let Some(actual) = actual.filter(moved) {
+            let message = format!(
+                "GARM cannot change it from {:?} to {owner:?}; delete the object and make it anew",
+                actual.owner
+            );
+            errors.push(FieldError::new("spec.owner", message));
+        }
         if let Some(actual) =
             actual.filter(|actual| !actual.endpoint.eq_ignore_ascii_case(&self.endpoint))
         {
@@ -130,6 +140,7 @@ mod tests {
     fn actual() -> Entity {
         Entity {
             id: "1".to_owned(),
+            owner: "Acme".to_owned(),
             credentials_name: "PAT".to_owned(),
             endpoint: "ghes".to_owned(),
             pool_balancing_type: "roundrobin".to_owned(),
@@ -175,6 +186,12 @@ mod tests {
             ["spec.poolBalancerType", "spec.owner", "spec.credentialsRef"]
         );
         assert!(desired().faults(Some(&actual())).is_empty());
+        let moved = DesiredEntity {
+            owner: Some("umbrella".to_owned()),
+            ..desired()
+        };
+        assert_eq!(moved.faults(Some(&actual()))[0].path, "spec.owner");
+        assert!(moved.faults(None).is_empty());
     }
 
     #[test]

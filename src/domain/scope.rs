@@ -113,6 +113,15 @@ impl EntityKey {
     }
 }
 
+/// The kind of object that stands for an entity.
+pub fn kind_name(kind: EntityKind) -> &'static str {
+    match kind {
+        EntityKind::Repository => Repository::NAME,
+        EntityKind::Organization => Organization::NAME,
+        EntityKind::Enterprise => Enterprise::NAME,
+    }
+}
+
 /// The entity kind that a reference's `kind` names, if it is one of the three.
 pub fn kind_of_reference(kind: &str) -> Option<EntityKind> {
     [

@@ -15,6 +15,8 @@ use kube::{
     runtime::events::{Event, Recorder, Reporter},
 };
 
+use sha2::{Digest, Sha256};
+
 use super::{client::explain, cut};
 
 /// Longest note the API server takes, in bytes.
@@ -66,7 +68,7 @@ impl Events {
         action: &str,
         note: &str,
     ) {
-        let event = compose(type_, reason, action, note);
+        let event = compose(type_, reason, &distinct(action, note), note);
         let answer = tokio::time::timeout(TIMEOUT, self.recorder.publish(&event, object)).await;
         let error = match answer {
             Ok(Ok(())) => return,
@@ -95,6 +97,16 @@ impl Events {
         }
         tracing::debug!(reason, error = explain(&error), "an event was dropped");
     }
+}
+
+/// Makes an action that differs where the note does: events of one reason and action become one, which keeps the first note.
+fn distinct(action: &str, note: &str) -> String {
+    let digest = Sha256::digest(note.as_bytes());
+    let base = cut(action, WORD_MAX - 9);
+    format!(
+        "{base}-{:02x}{:02x}{:02x}{:02x}",
+        digest[0], digest[1], digest[2], digest[3]
+    )
 }
 
 /// Builds an event within the API server's limits, which it enforces: empty and long words are answered 422.

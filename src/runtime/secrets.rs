@@ -1,19 +1,22 @@
 //! Values of Secrets, read when they are needed: the hub of Secrets holds metadata only.
 
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use secrecy::{ExposeSecret, SecretBox};
 
-use super::client::explain;
+use super::ObjectKey;
 
-/// One value of a Secret; wiped from memory when dropped, hidden from `Debug`.
-#[derive(Debug)]
-pub struct SecretValue(SecretBox<Vec<u8>>);
+/// One value of a Secret; wiped from memory with its last clone, hidden from `Debug`.
+#[derive(Clone, Debug)]
+pub struct SecretValue(Arc<SecretBox<Vec<u8>>>);
 
 impl SecretValue {
     /// Wraps a value.
     pub fn new(bytes: Vec<u8>) -> Self {
-        Self(SecretBox::new(Box::new(bytes)))
+        Self(Arc::new(SecretBox::new(Box::new(bytes))))
     }
 
     /// Shows the value byte for byte.
@@ -42,57 +45,87 @@ pub enum SecretProblem {
     Kube(Box<kube::Error>),
 }
 
-impl SecretProblem {
-    /// Says what is wrong with key `key` of Secret `name`, and what to do.
-    pub fn message(&self, name: &str, key: &str) -> String {
-        match self {
-            Self::NotFound => format!(
-                "secret {name:?} does not exist in this namespace; create it with key {key:?}"
-            ),
-            Self::KeyMissing => {
-                format!("secret {name:?} has no key {key:?}; add it, or name another key")
-            }
-            Self::Empty => format!("key {key:?} of secret {name:?} is empty; store a value in it"),
-            Self::Kube(error) => format!("secret {name:?} cannot be read: {}", explain(error)),
-        }
-    }
-
-    /// Says whether the problem ends by itself when the Secret changes; a failed read has to be tried again.
-    pub fn waits_for_the_secret(&self) -> bool {
-        !matches!(self, Self::Kube(_))
-    }
-}
-
-/// Reads single values of Secrets.
+/// Reads single values of Secrets, and keeps those that were asked for until their Secret changes: an object at rest asks nobody.
 #[derive(Clone)]
 pub struct SecretReader {
     client: Client,
+    kept: Arc<Mutex<HashMap<ObjectKey, Kept>>>,
+}
+
+/// The values of one Secret that were asked for.
+struct Kept {
+    version: String,
+    values: BTreeMap<String, SecretValue>,
 }
 
 impl SecretReader {
     /// Makes a reader.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            kept: Arc::default(),
+        }
     }
 
-    /// Reads one value from the API server, now.
+    /// Reads one value. `version` is the Secret's resource version as the watch shows it: a value of that version is taken from memory,
+    /// everything else from the API server.
     pub async fn read(
         &self,
         namespace: &str,
         name: &str,
         key: &str,
+        version: Option<&str>,
     ) -> Result<SecretValue, SecretProblem> {
         // An empty name would read the list of all Secrets.
         if name.is_empty() {
             return Err(SecretProblem::NotFound);
         }
+        let object = ObjectKey::new(namespace, name);
+        if let Some(value) = version.and_then(|version| self.kept(&object, key, version)) {
+            return Ok(value);
+        }
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let secret = match secrets.get_opt(name).await {
             Ok(Some(secret)) => secret,
-            Ok(None) => return Err(SecretProblem::NotFound),
+            Ok(None) => {
+                self.forget(&object);
+                return Err(SecretProblem::NotFound);
+            }
             Err(error) => return Err(SecretProblem::Kube(Box::new(error))),
         };
-        pick(secret, key)
+        let version = secret.metadata.resource_version.clone().unwrap_or_default();
+        let value = pick(secret, key)?;
+        self.keep(object, key, version, value.clone());
+        Ok(value)
+    }
+
+    /// Drops what is kept of a Secret: it is gone.
+    pub fn forget(&self, secret: &ObjectKey) {
+        self.lock().remove(secret);
+    }
+
+    fn kept(&self, secret: &ObjectKey, key: &str, version: &str) -> Option<SecretValue> {
+        let kept = self.lock();
+        let kept = kept.get(secret).filter(|kept| kept.version == version)?;
+        kept.values.get(key).cloned()
+    }
+
+    fn keep(&self, secret: ObjectKey, key: &str, version: String, value: SecretValue) {
+        let mut all = self.lock();
+        let kept = all.entry(secret).or_insert_with(|| Kept {
+            version: String::new(),
+            values: BTreeMap::new(),
+        });
+        if kept.version != version {
+            kept.values.clear();
+            kept.version = version;
+        }
+        kept.values.insert(key.to_owned(), value);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Kept>> {
+        // A panic while the lock was held leaves a map that is still whole.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,6 +145,7 @@ fn pick(secret: Secret, key: &str) -> Result<SecretValue, SecretProblem> {
 mod tests {
     use k8s_openapi::ByteString;
 
+    use super::super::testing::{FakeApi, Reply};
     use super::*;
 
     fn secret(value: &[u8]) -> Secret {
@@ -143,10 +177,28 @@ mod tests {
             pick(secret(b"\n"), "token"),
             Err(SecretProblem::Empty)
         ));
-        assert_eq!(
-            SecretProblem::KeyMissing.message("github", "token"),
-            "secret \"github\" has no key \"token\"; add it, or name another key"
-        );
+    }
+
+    #[tokio::test]
+    async fn keeps_a_value_until_its_secret_has_another_version() {
+        let fake = FakeApi::new(|_| {
+            Reply::json(&serde_json::json!({
+                "metadata": {"name": "s", "resourceVersion": "1"},
+                "data": {"token": "YWJj", "other": "ZGVm"},
+            }))
+        });
+        let reader = SecretReader::new(fake.client());
+        let read = async |name: &str, key: &str, version: Option<&str>| {
+            let value = reader.read("ns", name, key, version).await.unwrap();
+            (value.text().unwrap().to_owned(), fake.requests().len())
+        };
+        assert_eq!(read("s", "token", None).await, ("abc".to_owned(), 1));
+        assert_eq!(read("s", "token", Some("1")).await, ("abc".to_owned(), 1));
+        assert_eq!(read("s", "other", Some("1")).await, ("def".to_owned(), 2));
+        assert_eq!(read("s", "token", Some("1")).await, ("abc".to_owned(), 2));
+        assert_eq!(read("s", "token", Some("3")).await, ("abc".to_owned(), 3));
+        reader.forget(&ObjectKey::new("ns", "s"));
+        assert_eq!(read("s", "token", Some("1")).await, ("abc".to_owned(), 4));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::domain::credential::{DesiredCredential, desired};
 use crate::domain::field::FieldError;
 use crate::domain::ownership::Claim;
 use crate::domain::pushed::{Hasher, Pushed};
+use crate::domain::scope::kind_name;
 use crate::garm::wire::{self, EntityKind};
 
 /// What a pass knows.
@@ -128,7 +129,7 @@ fn dependants(context: &Context, namespace: &str, observed: &Observed) -> Vec<St
             .collect();
     let told = |(kind, name): &(EntityKind, String)| {
         if objects.contains(&(*kind, name.clone())) {
-            format!("{} {namespace}/{name}", kind.word())
+            format!("{} {namespace}/{name}", kind_name(*kind))
         } else {
             format!("{} {name:?} in GARM", kind.word())
         }

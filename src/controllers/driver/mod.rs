@@ -82,15 +82,31 @@ fn bones<K: Object>(invalid: &Invalid) -> Option<K> {
 pub async fn pass<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
     match disposition(object.meta(), C::FINALIZER, C::FORCE_RELEASES) {
         Disposition::Gone => Next::Done,
-        Disposition::ForceRelease => release(controller, &object).await,
+        Disposition::ForceRelease => {
+            let note = "let go without asking GARM; what GARM holds of it stays there";
+            tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, "{note}");
+            controller
+                .context()
+                .publish::<C::Object>(
+                    C::COMPONENT,
+                    object.meta(),
+                    EventType::Warning,
+                    event::DELETING,
+                    "ForceDelete",
+                    note,
+                )
+                .await;
+            release(controller, &object).await
+        }
         Disposition::Delete if controller.lets_go(&object) => release(controller, &object).await,
         Disposition::Paused => {
             let mut conditions = start(&*object);
             let note = if meta::is_terminating(object.meta()) {
-                "deletion waits until the annotation is removed"
+                "deletion waits"
             } else {
-                "changes wait until the annotation is removed"
+                "changes wait"
             };
+            let note = format!("{note} until the annotation {} is removed", meta::PAUSED);
             conditions.set(types::PAUSED, Truth::True, reasons::PAUSED, note);
             let mut status = object.status().cloned().unwrap_or_default();
             status.set_conditions(conditions.into_vec());
@@ -218,10 +234,10 @@ async fn apply<C: Controller>(
         if plan.steps.is_empty() {
             break;
         }
-        // Names of what is sent, no values; the same again means that the last time changed nothing.
+        // Never shown: it may hold what is secret. The same again means that the last time changed nothing.
         let shape = format!("{:?}", plan.steps);
         if round == ROUNDS || shape == last_shape {
-            tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, steps = ?plan.steps, "plan did not converge");
+            tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, steps = plan.steps.len(), "plan did not converge");
             plan = Plan::idle(Verdict::Failed {
                 reason: reasons::RECONCILE_ERROR,
                 message: "GARM accepts the change without making it; the field cannot be changed, so delete the object and make it anew".to_owned(),
@@ -245,6 +261,7 @@ async fn apply<C: Controller>(
                         object = store_identity(controller, object, observed).await?;
                     }
                     if let Some((reason, note)) = &effect.event {
+                        tracing::info!(object = %ObjectKey::of(object.meta()), kind = C::NAME, change = %note, "worked on GARM");
                         context
                             .publish::<C::Object>(
                                 C::COMPONENT,

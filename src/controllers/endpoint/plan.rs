@@ -6,7 +6,7 @@ use crate::api::v1beta1::GitHubEndpoint;
 use crate::controllers::driver::{Plan, Verdict};
 use crate::controllers::references::{conflict, dependants};
 use crate::domain::endpoint::{BUILT_IN, DesiredEndpoint};
-use crate::domain::field::{FieldError, sentence};
+use crate::domain::field::sentence;
 use crate::domain::ownership::Claim;
 use crate::garm::wire::UpdateEndpoint;
 
@@ -42,21 +42,24 @@ pub fn plan(object: &GitHubEndpoint, observed: &Observed) -> Plan<Step> {
     let Some(desired) = &observed.desired else {
         return Plan::idle(Verdict::Ready);
     };
-    match &observed.actual {
-        None => match missing_urls(desired) {
-            Some(message) => Plan::idle(Verdict::Invalid { message }),
-            None => Plan::with(vec![Step::Create(desired.clone())], Verdict::Ready),
-        },
+    let faults = desired.faults(observed.actual.is_none());
+    if !faults.is_empty() {
+        return Plan::idle(Verdict::Invalid {
+            message: sentence(&faults),
+        });
+    }
+    let steps = match &observed.actual {
+        None => vec![Step::Create(desired.clone())],
         Some(actual) => {
             let update = desired.diff(actual);
-            let steps = if update.is_empty() {
-                Vec::new()
-            } else {
-                vec![Step::Update(update)]
-            };
-            Plan::with(steps, Verdict::Ready)
+            let differs = !update.is_empty();
+            differs
+                .then_some(Step::Update(update))
+                .into_iter()
+                .collect()
         }
-    }
+    };
+    Plan::with(steps, Verdict::Ready)
 }
 
 fn deletion(observed: &Observed) -> Plan<Step> {
@@ -76,25 +79,6 @@ fn deletion(observed: &Observed) -> Plan<Step> {
             message: String::new(),
         },
     )
-}
-
-/// GARM needs all three URLs to make an endpoint.
-fn missing_urls(desired: &DesiredEndpoint) -> Option<String> {
-    let faults: Vec<FieldError> = [
-        ("spec.apiBaseUrl", &desired.api_base_url),
-        ("spec.uploadBaseUrl", &desired.upload_base_url),
-        ("spec.baseUrl", &desired.base_url),
-    ]
-    .into_iter()
-    .filter(|(_, url)| url.is_empty())
-    .map(|(path, _)| {
-        FieldError::new(
-            path,
-            "an absolute URL is needed, such as https://github.example.com",
-        )
-    })
-    .collect();
-    (!faults.is_empty()).then(|| sentence(&faults))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::controllers::Context;
 use crate::controllers::driver::{Effect, Verdict};
 use crate::controllers::reaper::{Asked, Reaper};
 use crate::domain::field::FieldError;
-use crate::domain::pool::DesiredPool;
+use crate::domain::pool::{DesiredPool, marked_uid};
 use crate::garm::wire::{self, UpdatePool};
 use crate::garm::{self, Garm};
 
@@ -200,13 +200,19 @@ fn updated(
 ) -> Effect {
     let answer = complete(answer, desired);
     observed.pushed = pool_memory(&observed.hasher, &observed.uid, desired, &answer);
-    observed.actual = Some(Arc::new(answer));
+    let before = observed.actual.replace(Arc::new(answer));
     let fields = update.fields().join(", ");
-    Effect::pushed(
+    let told = Effect::pushed(
         observed.pushed.clone(),
         event::UPDATING,
         format!("pool was changed in GARM: {fields}"),
-    )
+    );
+    // The second half of a creation is no change that anybody asked for.
+    let was_marked = before.is_some_and(|pool| marked_uid(&pool.runner_prefix).is_some());
+    Effect {
+        event: told.event.filter(|_| !was_marked),
+        ..told
+    }
 }
 
 /// Fills extra specs into an answer to our own write that did not carry them: they are what was just sent, or compared as equal.

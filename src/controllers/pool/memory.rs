@@ -37,8 +37,8 @@ struct PoolMemory {
     idle: HashMap<String, Timestamp>,
     /// Since when each failed runner has been so, and its last fault.
     failed: HashMap<String, (Timestamp, String)>,
-    /// When runner counts last went into the status.
-    counted: Option<Instant>,
+    /// When runner counts last went into the status, and which.
+    counted: Option<(Instant, RunnerCounts)>,
     /// Since when the pool is known to start no runner.
     quiet: Option<Instant>,
     /// When the instances of a pool under deletion were last listed live.
@@ -119,16 +119,18 @@ impl Memory {
         let Some(stored) = stored else {
             return (current, None);
         };
-        if stored == current {
-            return (stored, None);
-        }
         let mut pools = self.lock();
         let counted = &mut pools.entry(uid.to_owned()).or_default().counted;
+        // What was chosen last may not have reached the object at hand yet.
+        let shown = counted.map_or(stored, |(_, chosen)| chosen);
+        if shown == current {
+            return (shown, None);
+        }
         let now = Instant::now();
-        match counted.map(|at| interval.saturating_sub(now - at)) {
-            Some(rest) if !rest.is_zero() => (stored, Some(rest)),
+        match counted.map(|(at, _)| interval.saturating_sub(now - at)) {
+            Some(rest) if !rest.is_zero() => (shown, Some(rest)),
             _ => {
-                *counted = Some(now);
+                *counted = Some((now, current));
                 (current, None)
             }
         }
@@ -331,6 +333,11 @@ mod tests {
         let (held, again) = memory.counts("u", Some(count(2)), count(3), hour);
         assert_eq!(held, count(2));
         assert!(again.is_some());
+        assert_eq!(
+            memory.counts("u", Some(count(1)), count(2), hour),
+            (count(2), None),
+            "a copy of the object that lags behind brings no old counts back"
+        );
         assert_eq!(
             memory.counts("u", Some(count(2)), count(3), Duration::ZERO),
             (count(3), None)
