@@ -8,6 +8,7 @@ use garm_operator_ground::harness::Suite;
 use garm_operator_ground::servers::GarmVersion;
 use serde_json::{Value, json};
 
+use crate::comparison::resyncs;
 use crate::documents::entity;
 use crate::place::Place;
 use crate::world::{World, condition, pool, told};
@@ -136,60 +137,54 @@ async fn other_credentials(ground: &Ground, version: GarmVersion) -> Result<()> 
 
 async fn organizations(ground: &Ground, version: GarmVersion) -> Result<()> {
     let world = World::new(ground, version).await?;
-    let other = Place::new(world.plane).await?;
-    let (older, younger) = if world.namespace < other.namespace {
-        (&*world, &other)
-    } else {
-        (&other, &*world)
-    };
-    let command = world.command_watching(&[&older.namespace, &younger.namespace]);
+    let command = world.command().argument("--timings-scale=0.02");
     let operator = world.start(&command).await?;
-    older.apply(&world.manifests()[..4]).await?;
-    older
+    world.apply(&world.manifests()[..4]).await?;
+    world
         .apply(&[entity("Organization", "acme", "pat")])
         .await?;
-    older.wait_ready("organization", "acme").await?;
-    world.wait_calm(Duration::from_secs(2)).await?;
+    world.wait_ready("organization", "acme").await?;
+    resyncs(&world, 1).await?;
     world.finish(operator).await?;
-    let acme = older.object("organization", "acme").await?;
-    // Of one name in another namespace, and of another name beside it.
-    younger
-        .apply(&[entity("Organization", "acme", "pat")])
-        .await?;
-    set_status(younger, "organization", "acme", &acme["status"]).await?;
-    older
+    let acme = world.object("organization", "acme").await?;
+    world
         .apply(&[entity("Organization", "other", "pat")])
         .await?;
-    set_status(older, "organization", "other", &acme["status"]).await?;
+    set_status(&world, "organization", "other", &acme["status"]).await?;
 
     let mark = world.mark();
     let operator = world.start(&command).await?;
-    younger
-        .wait_condition("organization", "acme", "Ready", "False", "NameConflict")
-        .await?;
-    older
+    world
         .wait_condition("organization", "other", "Ready", "False", "NameConflict")
         .await?;
-    world.wait_calm(Duration::from_secs(2)).await?;
+    resyncs(&world, 2).await?;
     ensure!(
         world.garm_writes(mark).is_empty(),
         "{:?}",
         told(&world.garm_writes(mark))
     );
-    let still = older.object("organization", "acme").await?;
+    let other = world.object("organization", "other").await?;
+    ensure!(
+        condition(&other, "Ready")["reason"] == "NameConflict",
+        "{other}"
+    );
+    let still = world.object("organization", "acme").await?;
     ensure!(
         still["metadata"]["resourceVersion"] == acme["metadata"]["resourceVersion"],
         "the older one was written"
     );
-    younger.delete("organization", "acme").await?;
-    younger.wait_gone("organization", "acme").await?;
-    older.delete("organization", "other").await?;
-    older.wait_gone("organization", "other").await?;
-    world.wait_calm(Duration::from_secs(2)).await?;
-    let left = world.garm.api().list("/organizations").await?;
+
+    // Of another name: nothing to hand over.
+    world.delete("organization", "acme").await?;
+    world.wait_gone("organization", "acme").await?;
+    let other = world.wait_ready("organization", "other").await?;
+    ensure!(other["status"]["id"] != acme["status"]["id"], "{other}");
+    let writes = world.garm_writes(mark);
+    let routes: Vec<&str> = writes.iter().map(|write| write.route.as_str()).collect();
     ensure!(
-        left.len() == 1 && left[0]["id"] == acme["status"]["id"],
-        "{left:?}"
+        routes == ["DELETE /organizations/{id}", "POST /organizations"],
+        "{:?}",
+        told(&writes)
     );
     world.finish(operator).await
 }

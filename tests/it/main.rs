@@ -18,6 +18,7 @@ mod entities;
 mod everything;
 mod faults;
 mod fresh;
+mod ids;
 mod input;
 mod kinds;
 mod leaks;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
     everything::register(&mut suite);
     faults::register(&mut suite);
     fresh::register(&mut suite);
+    ids::register(&mut suite);
     input::register(&mut suite);
     kinds::register(&mut suite);
     leaks::register(&mut suite);
