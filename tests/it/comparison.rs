@@ -49,12 +49,13 @@ async fn without_pools(world: &World<'_>) -> Result<()> {
 /// Waits until GARM was compared with everything that many times since now.
 pub async fn resyncs(world: &World<'_>, times: usize) -> Result<()> {
     let mark = world.mark();
-    // The first may have begun before.
-    world
-        .wait_for("some resyncs", || {
-            world.garm_count(mark, "GET /pools") > times
-        })
-        .await
+    let lists = async || {
+        // The first may have begun before.
+        let count = world.garm_count(mark, "GET /pools");
+        Ok(Seen::when(count, |count| *count > times))
+    };
+    poll_until(SOON * 6, &format!("{times} resyncs"), lists).await?;
+    Ok(())
 }
 
 async fn equal_pools(ground: &Ground, version: GarmVersion) -> Result<()> {

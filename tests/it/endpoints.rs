@@ -207,7 +207,7 @@ async fn ca_bundle(ground: &Ground, version: GarmVersion) -> Result<()> {
         })
         .await?;
     ensure!(
-        applied.elapsed() < Duration::from_secs(5),
+        applied.elapsed() < Duration::from_secs(8),
         "only after {:?}",
         applied.elapsed()
     );

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use garm_operator_ground::Ground;
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::servers::GarmVersion;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::documents::{apart, entity};
 use crate::place::Place;
-use crate::world::{Mark, World, message, pool, told};
+use crate::world::{Mark, World, message, told};
 
 /// Registers the tests of this module.
 pub fn register(suite: &mut Suite) {
@@ -20,8 +20,6 @@ pub fn register(suite: &mut Suite) {
     );
     suite.test_on_each_garm("of_two_namespaces_one_owns_and_hands_over", two_namespaces);
     suite.test_on_each_garm("what_exists_in_garm_is_adopted", adoption);
-    suite.test_on_each_garm("of_two_pools_with_one_id_the_older_keeps_it", one_id);
-    suite.test_on_each_garm("an_id_of_other_credentials_is_not_used", other_credentials);
 }
 
 async fn equal_names(ground: &Ground, version: GarmVersion) -> Result<()> {
@@ -236,118 +234,6 @@ async fn adoption(ground: &Ground, version: GarmVersion) -> Result<()> {
         writes.len() == 1 && writes[0].json() == expected,
         "{:?}",
         told(&writes)
-    );
-    world.finish(operator).await
-}
-
-/// Writes a status, as a script or a restore does.
-async fn set_status(place: &Place<'_>, kind: &str, name: &str, status: &Value) -> Result<()> {
-    let change = json!({"status": status}).to_string();
-    place
-        .kubectl(
-            &[
-                "patch",
-                kind,
-                name,
-                "--subresource=status",
-                "--type=merge",
-                "-p",
-                &change,
-            ],
-            "",
-        )
-        .await?;
-    Ok(())
-}
-
-async fn one_id(ground: &Ground, version: GarmVersion) -> Result<()> {
-    let world = World::new(ground, version).await?;
-    let operator = world.operator().await?;
-    let mut documents = world.manifests();
-    documents.retain(|document| !document.contains("kind: Pool"));
-    let fields = "flavor: small\n  minIdleRunners: 0\n  maxRunners: 1";
-    documents.push(pool("a-first", fields));
-    world.apply(&documents).await?;
-    world.wait_ready("pool", "a-first").await?;
-    world.wait_calm(Duration::from_secs(2)).await?;
-    world.finish(operator).await?;
-    world.apply(&[pool("b-copy", fields)]).await?;
-    let before = world.object("pool", "a-first").await?;
-    set_status(&world, "pool", "b-copy", &before["status"]).await?;
-
-    let mark = world.mark();
-    let operator = world.operator().await?;
-    let copy = world
-        .wait("pool", "b-copy", "a pool of its own", |copy| {
-            copy["status"]["id"] != before["status"]["id"]
-                && crate::world::condition(copy, "Ready")["status"] == "True"
-        })
-        .await?;
-    world.wait_calm(Duration::from_secs(2)).await?;
-    let writes = world.garm_writes(mark);
-    let own = copy["status"]["id"].as_str().context("an id")?;
-    ensure!(
-        writes.len() == 2
-            && writes[0].route == "POST /repositories/{id}/pools"
-            && writes[1].path.ends_with(own),
-        "{:?}",
-        told(&writes)
-    );
-    ensure!(
-        world.object("pool", "a-first").await?["metadata"]["resourceVersion"]
-            == before["metadata"]["resourceVersion"],
-        "the older one was written"
-    );
-    world.delete("pool", "a-first").await?;
-    world.wait_gone("pool", "a-first").await?;
-    let left = world.garm.api().list("/pools").await?;
-    ensure!(
-        left.len() == 1 && left[0]["id"] == own && left[0]["enabled"] == true,
-        "{left:?}"
-    );
-    world.finish(operator).await
-}
-
-async fn other_credentials(ground: &Ground, version: GarmVersion) -> Result<()> {
-    let world = World::new(ground, version).await?;
-    let operator = world.operator().await?;
-    world.apply(&world.manifests()[..5]).await?;
-    world.wait_ready("repository", "tools").await?;
-    world.wait_calm(Duration::from_secs(2)).await?;
-    world.finish(operator).await?;
-    let id: i64 = world.id("githubcredential", "pat").await?.parse()?;
-    let by_hand = json!({
-        "name": "other",
-        "description": "made by hand",
-        "endpoint": "ghes",
-        "auth_type": "pat",
-        "pat": {"oauth2_token": "ghp_other"},
-    });
-    let other = world
-        .garm
-        .api()
-        .post("/github/credentials", &by_hand)
-        .await?;
-    set_status(
-        &world,
-        "githubcredential",
-        "pat",
-        &json!({"id": other["id"]}),
-    )
-    .await?;
-
-    let mark = world.mark();
-    let operator = world.operator().await?;
-    world
-        .wait("githubcredential", "pat", "its own id again", |object| {
-            object["status"]["id"] == id
-        })
-        .await?;
-    world.wait_calm(Duration::from_secs(2)).await?;
-    ensure!(
-        world.garm_writes(mark).is_empty(),
-        "{:?}",
-        told(&world.garm_writes(mark))
     );
     world.finish(operator).await
 }

@@ -20,7 +20,7 @@ const APP_KEY: &str = include_str!("../data/app-key.pem");
 
 /// Within which a new Secret reaches GARM, and what a busy machine may add.
 const PROMPT: Duration = Duration::from_secs(2);
-const NOISE: Duration = Duration::from_secs(3);
+const NOISE: Duration = Duration::from_secs(6);
 
 /// Registers the tests of this module.
 pub fn register(suite: &mut Suite) {

@@ -141,7 +141,12 @@ fn scope_claim<K: ScopeObject>(context: &Context, object: &K, key: Option<&Entit
     rivals.retain(|rival| key.is_some() && entity_key(context, &**rival).as_ref() == key);
     let id = stored_id(object);
     if !id.is_empty() {
-        rivals.extend(hub.by(&id_index(id)));
+        let mut holders = hub.by(&id_index(id));
+        if meta::is_terminating(object.meta()) {
+            // Handed over is what another object claims by its name, not what a copied id points at.
+            holders.retain(|holder| full_name(&**holder) == full_name(object));
+        }
+        rivals.extend(holders);
     }
     claim(object.meta(), rivals.iter().map(|rival| rival.meta()))
 }
@@ -158,6 +163,17 @@ fn stored_id<K: Scope>(object: &K) -> &str {
         .map_or("", |status| status.id.as_str())
 }
 
+/// Finds the entity by the stored id, which counts only together with the name: a status may have been copied.
+fn by_id<K: ScopeObject>(context: &Context, object: &K) -> Option<Arc<Entity>> {
+    let entity = context.garm.entity(K::KIND, stored_id(object))?;
+    is_named(object, &entity).then_some(entity)
+}
+
+fn is_named<K: ScopeObject>(object: &K, entity: &Entity) -> bool {
+    let name = format!("{}/{}", entity.owner, entity.name);
+    name.to_lowercase() == full_name(object).to_lowercase()
+}
+
 /// Finds the entity: the stored id has priority over any look-up, unless somebody else owns it.
 fn find<K: ScopeObject>(
     context: &Context,
@@ -168,7 +184,7 @@ fn find<K: ScopeObject>(
     if matches!(claim, Claim::Conflict { .. }) {
         return None;
     }
-    context.garm.entity(K::KIND, stored_id(object)).or_else(|| {
+    by_id(context, object).or_else(|| {
         let key = key?;
         let all = context.garm.entities(K::KIND);
         all.into_iter()
@@ -185,8 +201,8 @@ async fn find_live<K: ScopeObject>(
     let id = stored_id(object);
     if !id.is_empty() {
         match context.garm.read_entity(K::KIND, id).await {
-            Ok(entity) => return Ok(Some(Arc::new(entity))),
-            Err(garm::Error::NotFound) => {}
+            Ok(entity) if is_named(object, &entity) => return Ok(Some(Arc::new(entity))),
+            Ok(_) | Err(garm::Error::NotFound) => {}
             Err(error) => return Err(Verdict::garm(&error)),
         }
     }
@@ -293,7 +309,7 @@ fn follow<K: ScopeObject>(
             K::NAME
         ));
     }
-    match context.garm.entity(K::KIND, stored_id(object)) {
+    match by_id(context, object) {
         Some(entity) => Reference::Found(Target {
             kind: K::KIND,
             id: entity.id.clone(),

@@ -3,12 +3,11 @@
 use crate::api::condition::{Conditions, Truth, reasons, types};
 use crate::api::v1beta1::EntityStatus;
 use crate::domain::entity::manager_failure;
-use crate::domain::ownership::Claim;
 
 use super::observe::Observed;
 use super::{CREDENTIALS, SECRET};
 
-/// Renders the status but for `Ready`. An entity that another object owns, or that is not there, leaves no id behind.
+/// Renders the status but for `Ready`.
 pub fn status(
     previous: Option<&EntityStatus>,
     observed: &Observed,
@@ -46,12 +45,10 @@ pub fn status(
     if let Some(webhook) = &observed.webhook {
         webhook.show(conditions);
     }
-    let kept = previous.map(|status| status.id.clone()).unwrap_or_default();
-    let id = match (&observed.actual, &observed.claim) {
-        (Some(actual), _) => actual.id.clone(),
-        (None, Claim::Conflict { .. }) => String::new(),
-        // Unknown is not absent: a pass that could not make it anew keeps what was known.
-        (None, _) => kept,
+    let id = match &observed.actual {
+        Some(actual) => actual.id.clone(),
+        // Unknown is not absent: what a pass could not find or make stays as it was known.
+        None => previous.map(|status| status.id.clone()).unwrap_or_default(),
     };
     EntityStatus {
         id,
