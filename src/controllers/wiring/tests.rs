@@ -1,3 +1,4 @@
+use crate::runtime::queue::BackOff;
 use std::time::Duration;
 
 use futures::FutureExt;

@@ -3,149 +3,37 @@
 //! An object wakes itself by its generation, finalizers, deletion and our annotations; it wakes those that refer to it, those that it refers
 //! to while they wait to be deleted, and its rivals of the same name. What is indexed is found without a scan.
 
-use std::collections::{BTreeSet, HashMap};
+mod index;
+mod queues;
+
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::meta;
-use crate::api::v1beta1::{
-    Enterprise, GitHubCredential, GitHubEndpoint, Organization, Pool, Repository, Runner,
+use index::instance_name_index;
+pub use index::{index_credential, index_endpoint, index_pool, index_runner, index_scope};
+pub use queues::Queues;
+use queues::{
+    Add, wake, wake_if_terminating, wake_others, wake_referrers, wake_self, wake_terminating,
+    wake_with, with_rivals,
 };
+
+use crate::api::meta;
+use crate::api::v1beta1::{Enterprise, Organization, Pool, Repository};
 use crate::controllers::Context;
-use crate::controllers::driver::Object;
-use crate::controllers::references::{id_index, name_index, reference_index, uid_index};
-use crate::controllers::runner::{Names, instance_index};
+use crate::controllers::references::{id_index, name_index, reference_index};
+use crate::controllers::runner::Names;
 use crate::controllers::scope::{ScopeObject, full_name};
-use crate::domain::scope::{Scope, kind_of_reference};
+use crate::domain::scope::kind_of_reference;
 use crate::garm::wire::EntityKind;
 use crate::garm::{Changed, Collection};
 use crate::runtime::ObjectKey;
-use crate::runtime::hub::{Hub, HubEvent};
-use crate::runtime::queue::{BackOff, Queue};
-
-/// One queue per controller.
-#[derive(Clone)]
-pub struct Queues {
-    /// GitHubEndpoints.
-    pub endpoints: Arc<Queue>,
-    /// GitHubCredentials.
-    pub credentials: Arc<Queue>,
-    /// Repositories.
-    pub repositories: Arc<Queue>,
-    /// Organizations.
-    pub organizations: Arc<Queue>,
-    /// Enterprises.
-    pub enterprises: Arc<Queue>,
-    /// Pools.
-    pub pools: Arc<Queue>,
-    /// Runners.
-    pub runners: Arc<Queue>,
-    /// GarmServerConfigs.
-    pub server_configs: Arc<Queue>,
-}
-
-impl Queues {
-    /// Makes empty queues with one back-off for all.
-    pub fn new(back_off: BackOff) -> Self {
-        let queue = || Queue::new(back_off);
-        Self {
-            endpoints: queue(),
-            credentials: queue(),
-            repositories: queue(),
-            organizations: queue(),
-            enterprises: queue(),
-            pools: queue(),
-            runners: queue(),
-            server_configs: queue(),
-        }
-    }
-}
-
-/// Index values of a GitHubEndpoint.
-pub fn index_endpoint(object: &GitHubEndpoint) -> Vec<String> {
-    let namespace = object.namespace().unwrap_or_default();
-    let secret = object.spec.ca_cert_bundle_secret_ref.as_ref();
-    let secret = secret.map(|reference| reference_index("secret", &namespace, &reference.name));
-    [name_index(&object.name_any())]
-        .into_iter()
-        .chain(secret)
-        .collect()
-}
-
-/// Index values of a GitHubCredential.
-pub fn index_credential(object: &GitHubCredential) -> Vec<String> {
-    let namespace = object.namespace().unwrap_or_default();
-    let secret = object.spec.secret_ref.as_ref();
-    let secret = secret.map(|reference| reference_index("secret", &namespace, &reference.name));
-    let endpoint = reference_index("endpoint", &namespace, &object.spec.endpoint_ref.name);
-    [name_index(&object.name_any()), endpoint]
-        .into_iter()
-        .chain(secret)
-        .collect()
-}
-
-/// Index values of a Repository, Organization or Enterprise.
-pub fn index_scope<K: Scope + ResourceExt>(object: &K) -> Vec<String> {
-    let namespace = object.namespace().unwrap_or_default();
-    let view = object.view();
-    let id = object
-        .entity_status()
-        .map(|status| status.id.as_str())
-        .filter(|id| !id.is_empty());
-    [
-        name_index(&full_name(object)),
-        reference_index("secret", &namespace, &view.webhook_secret.name),
-        reference_index("credential", &namespace, &view.credentials.name),
-    ]
-    .into_iter()
-    .chain(id.map(id_index))
-    .collect()
-}
-
-/// Index values of a Pool.
-pub fn index_pool(object: &Pool) -> Vec<String> {
-    let namespace = object.namespace().unwrap_or_default();
-    let scope = &object.spec.github_scope_ref;
-    let id = object
-        .status
-        .as_ref()
-        .map(|status| status.id.as_str())
-        .filter(|id| !id.is_empty());
-    [
-        uid_index(&object.uid().unwrap_or_default()),
-        reference_index("image", &namespace, &object.spec.image_name),
-        reference_index(&scope.kind, &namespace, &scope.name),
-    ]
-    .into_iter()
-    .chain(id.map(id_index))
-    .collect()
-}
-
-/// Index values of a Runner.
-pub fn index_runner(object: &Runner) -> Vec<String> {
-    let namespace = object.namespace().unwrap_or_default();
-    let name = object
-        .status
-        .as_ref()
-        .and_then(|status| status.name.as_deref());
-    let owners = object.owner_references().iter();
-    let pool = owners
-        .filter(|owner| owner.kind == Pool::kind(&()))
-        .map(|owner| reference_index("pool", &namespace, &owner.name));
-    name.into_iter()
-        .flat_map(|name| [instance_index(&namespace, name), instance_name_index(name)])
-        .chain(pool)
-        .collect()
-}
-
-/// Index value under which Runners of all namespaces are found by the name of their instance.
-fn instance_name_index(instance: &str) -> String {
-    format!("instance-name:{instance}")
-}
+use crate::runtime::hub::HubEvent;
+use crate::runtime::queue::Queue;
 
 /// Turns changes into keys until cancelled.
 pub struct Wiring {
@@ -539,66 +427,6 @@ impl Wiring {
         self.wake_scopes(add);
         wake_with(add, &self.queues.pools, &hubs.pools.all());
         wake_with(add, &self.queues.runners, &hubs.runners.all());
-    }
-}
-
-/// Wakes the objects of another kind that refer to this one by namespace and name.
-fn wake_referrers<K: Object>(kind: &str, key: &ObjectKey, hub: &Hub<K>, queue: &Queue) {
-    wake(
-        queue,
-        &hub.by(&reference_index(kind, &key.namespace, &key.name)),
-    );
-}
-
-/// How a key is added: as noise, or as news that ends every back-off.
-type Add = fn(&Queue, ObjectKey);
-
-/// Wakes an object by a change of its own, if it is one that counts. A change by the user does not wait for a back-off.
-fn wake_self(queue: &Queue, event: &HubEvent) {
-    if event.gone {
-        queue.forget(&event.key);
-        queue.add(event.key.clone());
-    } else if event.trigger {
-        queue.add_fresh(event.key.clone());
-    }
-}
-
-fn wake<K: Object>(queue: &Queue, objects: &[Arc<K>]) {
-    wake_with(Queue::add, queue, objects);
-}
-
-fn wake_with<K: Object>(add: Add, queue: &Queue, objects: &[Arc<K>]) {
-    for object in objects {
-        add(queue, ObjectKey::of(object.meta()));
-    }
-}
-
-/// Wakes all but the one that the news is about: what it wrote itself is no news to it.
-fn wake_others<K: Object>(queue: &Queue, objects: &[Arc<K>], but: &ObjectKey) {
-    for object in objects {
-        let key = ObjectKey::of(object.meta());
-        if key != *but {
-            queue.add(key);
-        }
-    }
-}
-
-/// An object's key and those of its rivals.
-fn with_rivals<K: Object>(key: &ObjectKey, rivals: &[Arc<K>]) -> BTreeSet<ObjectKey> {
-    let rivals = rivals.iter().map(|rival| ObjectKey::of(rival.meta()));
-    rivals.chain([key.clone()]).collect()
-}
-
-fn wake_terminating<K: Object>(queue: &Queue, hub: &Hub<K>) {
-    let mut waiting = hub.all();
-    waiting.retain(|object| meta::is_terminating(object.meta()));
-    wake(queue, &waiting);
-}
-
-fn wake_if_terminating<K: Object>(queue: &Queue, hub: &Hub<K>, key: ObjectKey) {
-    let object = hub.get(&key);
-    if object.is_some_and(|object| meta::is_terminating(object.meta())) {
-        queue.add(key);
     }
 }
 

@@ -1,0 +1,91 @@
+//! Values under which objects are found besides their names: what they refer to, and what they stand for in GARM.
+
+use kube::{Resource, ResourceExt};
+
+use crate::api::v1beta1::{GitHubCredential, GitHubEndpoint, Pool, Runner};
+use crate::controllers::references::{id_index, name_index, reference_index, uid_index};
+use crate::controllers::runner::instance_index;
+use crate::controllers::scope::full_name;
+use crate::domain::scope::Scope;
+
+/// Index values of a GitHubEndpoint.
+pub fn index_endpoint(object: &GitHubEndpoint) -> Vec<String> {
+    let namespace = object.namespace().unwrap_or_default();
+    let secret = object.spec.ca_cert_bundle_secret_ref.as_ref();
+    let secret = secret.map(|reference| reference_index("secret", &namespace, &reference.name));
+    [name_index(&object.name_any())]
+        .into_iter()
+        .chain(secret)
+        .collect()
+}
+
+/// Index values of a GitHubCredential.
+pub fn index_credential(object: &GitHubCredential) -> Vec<String> {
+    let namespace = object.namespace().unwrap_or_default();
+    let secret = object.spec.secret_ref.as_ref();
+    let secret = secret.map(|reference| reference_index("secret", &namespace, &reference.name));
+    let endpoint = reference_index("endpoint", &namespace, &object.spec.endpoint_ref.name);
+    [name_index(&object.name_any()), endpoint]
+        .into_iter()
+        .chain(secret)
+        .collect()
+}
+
+/// Index values of a Repository, Organization or Enterprise.
+pub fn index_scope<K: Scope + ResourceExt>(object: &K) -> Vec<String> {
+    let namespace = object.namespace().unwrap_or_default();
+    let view = object.view();
+    let id = object
+        .entity_status()
+        .map(|status| status.id.as_str())
+        .filter(|id| !id.is_empty());
+    [
+        name_index(&full_name(object)),
+        reference_index("secret", &namespace, &view.webhook_secret.name),
+        reference_index("credential", &namespace, &view.credentials.name),
+    ]
+    .into_iter()
+    .chain(id.map(id_index))
+    .collect()
+}
+
+/// Index values of a Pool.
+pub fn index_pool(object: &Pool) -> Vec<String> {
+    let namespace = object.namespace().unwrap_or_default();
+    let scope = &object.spec.github_scope_ref;
+    let id = object
+        .status
+        .as_ref()
+        .map(|status| status.id.as_str())
+        .filter(|id| !id.is_empty());
+    [
+        uid_index(&object.uid().unwrap_or_default()),
+        reference_index("image", &namespace, &object.spec.image_name),
+        reference_index(&scope.kind, &namespace, &scope.name),
+    ]
+    .into_iter()
+    .chain(id.map(id_index))
+    .collect()
+}
+
+/// Index values of a Runner.
+pub fn index_runner(object: &Runner) -> Vec<String> {
+    let namespace = object.namespace().unwrap_or_default();
+    let name = object
+        .status
+        .as_ref()
+        .and_then(|status| status.name.as_deref());
+    let owners = object.owner_references().iter();
+    let pool = owners
+        .filter(|owner| owner.kind == Pool::kind(&()))
+        .map(|owner| reference_index("pool", &namespace, &owner.name));
+    name.into_iter()
+        .flat_map(|name| [instance_index(&namespace, name), instance_name_index(name)])
+        .chain(pool)
+        .collect()
+}
+
+/// Index value under which Runners of all namespaces are found by the name of their instance.
+pub(super) fn instance_name_index(instance: &str) -> String {
+    format!("instance-name:{instance}")
+}
