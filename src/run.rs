@@ -222,6 +222,7 @@ async fn control(
     let reaper = Arc::new(Reaper::new(
         context.garm.clone(),
         context.timings.instance_delete_again,
+        context.timings.instance_delete_lost,
         context.timings.instance_delete_patience,
     ));
     let operator = &config.operator;

@@ -21,6 +21,8 @@ pub struct Timings {
     pub deletion_pace_max: Duration,
     /// Least time between two writes of runner counts into the status of one Pool.
     pub status_counts_interval: Duration,
+    /// After which a request to delete an instance that GARM still shows as running has come to nothing. Not scaled: GARM takes a moment.
+    pub instance_delete_lost: Duration,
     /// Least time between two requests to delete the same instance.
     pub instance_delete_again: Duration,
     /// How long a pass waits for GARM's answer to the deletion of an instance; the request itself goes on. Not scaled: GitHub's clock is not
@@ -54,6 +56,7 @@ impl Default for Timings {
             deletion_pace_min: s(5),
             deletion_pace_max: s(10),
             status_counts_interval: s(5),
+            instance_delete_lost: s(10),
             instance_delete_again: s(60),
             instance_delete_patience: s(2),
             create_again: s(5 * 60),
@@ -83,6 +86,7 @@ impl Timings {
             deletion_pace_min: f(self.deletion_pace_min),
             deletion_pace_max: f(self.deletion_pace_max),
             status_counts_interval: f(self.status_counts_interval),
+            instance_delete_lost: self.instance_delete_lost,
             instance_delete_again: f(self.instance_delete_again),
             instance_delete_patience: self.instance_delete_patience,
             create_again: f(self.create_again),

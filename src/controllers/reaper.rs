@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::domain::runner::{is_busy, is_deletable, is_idle};
+use crate::garm::wire::Instance;
 use crate::garm::{self, Garm};
 
 /// Requests in flight from which on no further one is begun: GARM gets two at once, the others queue for their turn.
@@ -39,6 +40,7 @@ pub struct Reaper {
 /// Who was asked for, when, and how.
 struct Ledger {
     again: Duration,
+    lost: Duration,
     requests: Mutex<HashMap<String, Request>>,
 }
 
@@ -50,11 +52,12 @@ struct Request {
 }
 
 impl Reaper {
-    /// Makes a reaper that asks for one name at most once per `again`, unless the second request is the first forced one, and waits for an
-    /// answer no longer than `patience`.
-    pub fn new(garm: Garm, again: Duration, patience: Duration) -> Self {
+    /// Makes a reaper that asks for one name at most once per `again`, unless the second request is the first forced one or the first came
+    /// to nothing, which shows after `lost`; and that waits for an answer no longer than `patience`.
+    pub fn new(garm: Garm, again: Duration, lost: Duration, patience: Duration) -> Self {
         let ledger = Ledger {
             again,
+            lost,
             requests: Mutex::default(),
         };
         Self {
@@ -64,9 +67,15 @@ impl Reaper {
         }
     }
 
-    /// Tells whether GARM was asked for this name a short while ago. A forced request counts an unforced one for nothing.
-    pub fn is_asked(&self, name: &str, force: bool) -> bool {
-        self.ledger.holds(name, force)
+    /// Tells whether GARM was asked for this instance a short while ago. A forced request counts an unforced one for nothing.
+    ///
+    /// A request that came to nothing counts for nothing either: v0.1.5 can lose what it answered 200 to, when the runner reports at that
+    /// moment, and shows the instance as running still.
+    pub fn is_asked(&self, instance: &Instance, force: bool) -> bool {
+        if is_deletable(instance, false) {
+            self.ledger.forget_lost(&instance.name);
+        }
+        self.ledger.holds(&instance.name, force)
     }
 
     /// Forgets a name that is gone.
@@ -139,6 +148,15 @@ impl Ledger {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets a request for an instance that should be on its way out by now.
+    fn forget_lost(&self, name: &str) {
+        let mut requests = self.lock();
+        let lost = |request: &Request| !request.in_flight && request.at.elapsed() >= self.lost;
+        if requests.get(name).is_some_and(lost) {
+            requests.remove(name);
+        }
+    }
+
     fn holds(&self, name: &str, force: bool) -> bool {
         self.lock().get(name).is_some_and(|request| {
             request.in_flight || (request.at.elapsed() < self.again && (request.forced || !force))
@@ -205,8 +223,20 @@ mod tests {
     fn ledger() -> Arc<Ledger> {
         Arc::new(Ledger {
             again: Duration::from_secs(3600),
+            lost: Duration::ZERO,
             requests: Mutex::default(),
         })
+    }
+
+    #[test]
+    fn a_request_that_came_to_nothing_is_made_again() {
+        let ledger = ledger();
+        let turn = Ledger::take(&ledger, "a", false).unwrap();
+        ledger.forget_lost("a");
+        assert!(ledger.holds("a", false), "it is still under way");
+        turn.keep();
+        ledger.forget_lost("a");
+        assert!(!ledger.holds("a", false));
     }
 
     #[test]

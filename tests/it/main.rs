@@ -8,7 +8,6 @@ mod place;
 mod records;
 mod world;
 
-mod all_kinds;
 mod changes;
 mod comparison;
 mod crash;
@@ -46,7 +45,6 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // The longest first: the others run beside it.
     rest::register(&mut suite);
-    all_kinds::register(&mut suite);
     changes::register(&mut suite);
     comparison::register(&mut suite);
     crash::register(&mut suite);

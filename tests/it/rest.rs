@@ -8,7 +8,7 @@ use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::servers::GarmVersion;
 
-use crate::world::{Mark, World, told};
+use crate::world::{Mark, World, pool, told};
 
 /// What a resync lists, once each.
 const LISTS: [&str; 8] = [
@@ -29,6 +29,7 @@ const POOLS: usize = 2;
 pub fn register(suite: &mut Suite) {
     suite.test_on_each_garm("nothing_is_written_in_two_minutes_at_rest", two_minutes);
     suite.test_on_each_garm("resyncs_write_nothing_and_list_each_kind_once", resyncs);
+    suite.test_on_each_garm("ten_resyncs_of_twenty_pools_write_nothing", twenty_pools);
     suite.test_on_each_garm("a_restart_writes_nothing", restart);
 }
 
@@ -143,4 +144,53 @@ fn ensure_reads(world: &World<'_>, mark: Mark, version: GarmVersion, rounds: usi
     others.retain(|request| request.route != "GET /instances/{name}");
     ensure!(others.is_empty(), "also asked: {:?}", told(&others));
     Ok(())
+}
+
+async fn twenty_pools(ground: &Ground, version: GarmVersion) -> Result<()> {
+    const MANY: usize = 20;
+    const RESYNCS: usize = 10;
+    let world = World::new(ground, version).await?;
+    // A resync each 6 s.
+    let command = world.command().argument("--timings-scale=0.02");
+    let operator = world.start(&command).await?;
+    let more = (POOLS..MANY).map(|n| {
+        let fields = format!("flavor: f{n}\n  maxRunners: 1");
+        pool(&format!("pool-{n}"), &fields)
+    });
+    world
+        .apply(
+            &world
+                .manifests()
+                .into_iter()
+                .chain(more)
+                .collect::<Vec<_>>(),
+        )
+        .await?;
+    world.wait_all_ready().await?;
+    for n in POOLS..MANY {
+        world.wait_ready("pool", &format!("pool-{n}")).await?;
+    }
+    world.wait_idle_runners(2).await?;
+    world.wait_counted().await?;
+    world.wait_calm(Duration::from_secs(3)).await?;
+
+    let mark = world.mark();
+    let is_over = || world.garm_count(mark, "GET /pools") >= RESYNCS;
+    world.wait_for("ten resyncs", is_over).await?;
+    world.ensure_nothing_written(mark)?;
+    for list in LISTS {
+        let reads = world.garm_count(mark, list);
+        ensure!(
+            reads <= RESYNCS + 2,
+            "{list}: {reads} times in {RESYNCS} resyncs"
+        );
+    }
+    let single = world.garm_count(mark, "GET /pools/{id}");
+    let old = version == GarmVersion::V0_1_5;
+    let allowed = if old { MANY * (RESYNCS + 1) } else { 0 };
+    ensure!(single <= allowed, "{single} reads of single pools");
+    let all = world.garm_requests(mark).len();
+    let bound = (RESYNCS + 2) * LISTS.len() + allowed;
+    ensure!(all <= bound, "{all} requests, {bound} are enough");
+    world.finish(operator).await
 }

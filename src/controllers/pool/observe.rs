@@ -352,8 +352,11 @@ fn observe_runners(
     };
     observed.instances = context.garm.instances_of(&actual.id);
     let force = observed.deletion.as_ref().is_some_and(|d| d.force);
-    let names = observed.instances.iter().map(|i| i.name.clone());
-    observed.asked = names.filter(|name| reaper.is_asked(name, force)).collect();
+    let asked = observed
+        .instances
+        .iter()
+        .filter(|i| reaper.is_asked(i, force));
+    observed.asked = asked.map(|i| i.name.clone()).collect();
     let waits = |i: &&Arc<Instance>| is_idle(i) && !observed.asked.contains(&i.name);
     let idle: Vec<Arc<Instance>> = observed.instances.iter().filter(waits).cloned().collect();
     let plain: Vec<&Instance> = idle.iter().map(|i| &**i).collect();

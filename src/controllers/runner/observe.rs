@@ -83,11 +83,11 @@ pub async fn observe(
             .as_ref()
             .and_then(|instance| claiming_pool(context, &instance.pool_id)),
         enabled: context.runner_reconciliation,
-        asked: name
-            .as_deref()
-            .is_some_and(|name| reaper.is_asked(name, force)),
+        asked: instance
+            .as_ref()
+            .is_some_and(|instance| reaper.is_asked(instance, force)),
         force,
-        again: context.timings.instance_delete_again,
+        again: context.timings.instance_delete_lost,
         instance,
     })
 }
