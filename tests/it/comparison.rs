@@ -22,7 +22,6 @@ pub fn register(suite: &mut Suite) {
     suite.test_on_each_garm("each_field_of_a_pool_is_one_put_of_that_field", fields);
     suite.test_on_each_garm("what_is_changed_by_hand_is_put_back_once", drift);
     suite.test_on_each_garm("an_image_rolls_within_its_namespace_only", namespaces);
-    suite.test_on_each_garm("a_balancer_is_spelled_out_and_changed_once", balancer);
     suite.test_on_each_garm("what_garm_cannot_change_is_refused_once", immutable);
 }
 
@@ -337,47 +336,6 @@ async fn namespaces(ground: &Ground, version: GarmVersion) -> Result<()> {
         old == 2,
         "the pools of the other namespace keep their image"
     );
-    world.finish(operator).await
-}
-
-async fn balancer(ground: &Ground, version: GarmVersion) -> Result<()> {
-    let world = World::new(ground, version).await?;
-    let command = world.command().argument("--timings-scale=0.01");
-    let operator = world.start(&command).await?;
-    without_pools(&world).await?;
-    let path = format!("/repositories/{}", world.id("repository", "tools").await?);
-    let mark = world.mark();
-    let mut expected: Vec<String> = Vec::new();
-    for (spec, put) in [
-        (json!("roundrobin"), None),
-        (json!("pack"), Some("pack")),
-        (json!(null), Some("roundrobin")),
-        (json!("pack"), Some("pack")),
-        (json!(""), Some("roundrobin")),
-    ] {
-        let change = json!({"spec": {"poolBalancerType": spec}});
-        world.change("repository", "tools", change).await?;
-        let put =
-            put.map(|put| format!("PUT /repositories/{{id}} {{\"pool_balancer_type\":\"{put}\"}}"));
-        expected.extend(put);
-        let writes = told(&world.garm_writes(mark));
-        ensure!(writes == expected, "{spec}: {writes:?}");
-    }
-    world
-        .garm
-        .api()
-        .put(&path, &json!({"pool_balancer_type": "pack"}))
-        .await?;
-    expected.push("PUT /repositories/{id} {\"pool_balancer_type\":\"roundrobin\"}".to_owned());
-    let put_back = async || {
-        Ok(Seen::when(told(&world.garm_writes(mark)), |writes| {
-            *writes == expected
-        }))
-    };
-    poll_until(SOON, "the balancer is put back", put_back).await?;
-    resyncs(&world, 2).await?;
-    let writes = told(&world.garm_writes(mark));
-    ensure!(writes == expected, "{writes:?}");
     world.finish(operator).await
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::comparison::resyncs;
 use crate::documents::entity;
-use crate::world::{Mark, World, condition, image, message, pool, secret, told};
+use crate::world::{Mark, SOON, World, condition, image, message, pool, secret, told};
 
 /// Registers the tests of this module.
 pub fn register(suite: &mut Suite) {
@@ -21,6 +21,7 @@ pub fn register(suite: &mut Suite) {
     );
     suite.test_on_each_garm("a_refused_token_stops_only_its_own_entities", refused_token);
     suite.test_on_each_garm("credentials_move_within_their_endpoint", moved);
+    suite.test_on_each_garm("a_balancer_is_spelled_out_and_changed_once", balancer);
 }
 
 /// A Pool of another scope than the repository.
@@ -298,5 +299,49 @@ async fn moved(ground: &Ground, version: GarmVersion) -> Result<()> {
         writes == ["PUT /repositories/{id} {\"credentials_name\":\"bad\"}"],
         "{writes:?}"
     );
+    world.finish(operator).await
+}
+
+async fn balancer(ground: &Ground, version: GarmVersion) -> Result<()> {
+    let world = World::new(ground, version).await?;
+    let command = world.command().argument("--timings-scale=0.01");
+    let operator = world.start(&command).await?;
+    let mut documents = world.manifests();
+    documents.retain(|document| !document.contains("kind: Pool"));
+    world.apply(&documents).await?;
+    world.wait_ready("repository", "tools").await?;
+    let path = format!("/repositories/{}", world.id("repository", "tools").await?);
+    let mark = world.mark();
+    let mut expected: Vec<String> = Vec::new();
+    for (spec, put) in [
+        (json!("roundrobin"), None),
+        (json!("pack"), Some("pack")),
+        (json!(null), Some("roundrobin")),
+        (json!("pack"), Some("pack")),
+        (json!(""), Some("roundrobin")),
+    ] {
+        let change = json!({"spec": {"poolBalancerType": spec}});
+        world.change("repository", "tools", change).await?;
+        let put =
+            put.map(|put| format!("PUT /repositories/{{id}} {{\"pool_balancer_type\":\"{put}\"}}"));
+        expected.extend(put);
+        let writes = told(&world.garm_writes(mark));
+        ensure!(writes == expected, "{spec}: {writes:?}");
+    }
+    world
+        .garm
+        .api()
+        .put(&path, &json!({"pool_balancer_type": "pack"}))
+        .await?;
+    expected.push("PUT /repositories/{id} {\"pool_balancer_type\":\"roundrobin\"}".to_owned());
+    let put_back = async || {
+        Ok(Seen::when(told(&world.garm_writes(mark)), |writes| {
+            *writes == expected
+        }))
+    };
+    poll_until(SOON, "the balancer is put back", put_back).await?;
+    resyncs(&world, 2).await?;
+    let writes = told(&world.garm_writes(mark));
+    ensure!(writes == expected, "{writes:?}");
     world.finish(operator).await
 }

@@ -24,6 +24,7 @@ mod leaks;
 mod leftovers;
 mod main_path;
 mod many;
+mod memory;
 mod ownership;
 mod process;
 mod recovery;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     leftovers::register(&mut suite);
     main_path::register(&mut suite);
     many::register(&mut suite);
+    memory::register(&mut suite);
     ownership::register(&mut suite);
     process::register(&mut suite);
     recovery::register(&mut suite);

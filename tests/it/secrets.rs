@@ -7,7 +7,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use garm_operator_ground::Ground;
 use garm_operator_ground::harness::Suite;
-use garm_operator_ground::proxy::{Fault, Matcher};
 use garm_operator_ground::servers::GarmVersion;
 use serde_json::{Value, json};
 
@@ -37,8 +36,6 @@ pub fn register(suite: &mut Suite) {
         bad_values,
     );
     suite.test_on_each_garm("a_github_app_serves_entities", app);
-    suite.test_on_each_garm("secrets_are_remembered_over_restarts", restarts);
-    suite.test("credentials_changed_by_hand_get_their_token_back", by_hand);
 }
 
 /// A Secret with the key of a GitHub App.
@@ -53,7 +50,8 @@ fn base(world: &World<'_>) -> Vec<String> {
     documents
 }
 
-async fn start(world: &World<'_>) -> Result<garm_operator_ground::Operator> {
+/// Starts the operator and makes all that, with an organization beside, and waits until nothing moves any more.
+pub async fn start(world: &World<'_>) -> Result<garm_operator_ground::Operator> {
     let operator = world.operator().await?;
     world.apply(&base(world)).await?;
     world
@@ -66,7 +64,7 @@ async fn start(world: &World<'_>) -> Result<garm_operator_ground::Operator> {
 }
 
 /// Waits until exactly these requests were sent since the mark, the last of them promptly, and no more comes.
-async fn sent(world: &World<'_>, mark: Mark, expected: &[&str]) -> Result<()> {
+pub async fn sent(world: &World<'_>, mark: Mark, expected: &[&str]) -> Result<()> {
     let since = Instant::now();
     world
         .wait_for(&format!("{expected:?}"), || {
@@ -341,95 +339,5 @@ async fn app(ground: &Ground, version: GarmVersion) -> Result<()> {
     let log = operator.stderr();
     let line = APP_KEY.lines().nth(3).context("the key has lines")?;
     ensure!(!log.contains(line), "the log shows the key");
-    world.finish(operator).await
-}
-
-/// The requests that send all secrets again, sorted.
-const ALL_AGAIN: [&str; 3] = [
-    "PUT /github/credentials/{id} {\"pat\":{\"oauth2_token\":\"ghp_planted-token\"}}",
-    "PUT /organizations/{id} {\"webhook_secret\":\"planted-webhook-secret\"}",
-    "PUT /repositories/{id} {\"webhook_secret\":\"planted-webhook-secret\"}",
-];
-
-async fn restarts(ground: &Ground, version: GarmVersion) -> Result<()> {
-    let world = World::new(ground, version).await?;
-    let operator = start(&world).await?;
-    world.finish(operator).await?;
-
-    // What changes while nobody looks is sent at the next start.
-    world
-        .apply(&[secret("github-token", "token", "ghp_planted-token-2")])
-        .await?;
-    let mark = world.mark();
-    let operator = world.operator().await?;
-    world
-        .wait_for("the new token", || !world.garm_writes(mark).is_empty())
-        .await?;
-    world.wait_calm(Duration::from_secs(2)).await?;
-    let put = "PUT /github/credentials/{id} {\"pat\":{\"oauth2_token\":\"ghp_planted-token-2\"}}";
-    ensure!(
-        told(&world.garm_writes(mark)) == [put],
-        "{:?}",
-        told(&world.garm_writes(mark))
-    );
-    world.finish(operator).await?;
-    world
-        .apply(&[secret("github-token", "token", "ghp_planted-token")])
-        .await?;
-
-    // Another password makes another key: what is known is known no more.
-    let token = json!({"token": world.garm.api().token().await?});
-    world.garm.proxy().rule(
-        Matcher::route("POST /auth/login"),
-        Fault::Status {
-            code: http::StatusCode::OK,
-            body: token.to_string(),
-            content_type: "application/json".to_owned(),
-            headers: Vec::new(),
-        },
-    );
-    let command = world
-        .command()
-        .variable("GARM_PASSWORD", "planted-other-password");
-    let mark = world.mark();
-    let operator = world.start(&command).await?;
-    world
-        .wait_for("all secrets again", || {
-            world.garm_writes(mark).len() >= ALL_AGAIN.len()
-        })
-        .await?;
-    world.wait_calm(Duration::from_secs(2)).await?;
-    let mut writes = told(&world.garm_writes(mark));
-    writes.sort_unstable();
-    ensure!(writes == ALL_AGAIN, "{writes:?}");
-    ensure!(
-        !operator.stderr().contains("planted-other-password"),
-        "the log shows the password"
-    );
-    world.finish(operator).await?;
-
-    let mark = world.mark();
-    let operator = world.start(&command).await?;
-    world
-        .wait_for("GARM is looked at", || {
-            world.garm_count(mark, "GET /pools") > 0
-        })
-        .await?;
-    world.wait_calm(Duration::from_secs(3)).await?;
-    world.ensure_nothing_written(mark)?;
-    world.finish(operator).await
-}
-
-async fn by_hand(ground: &Ground) -> Result<()> {
-    let world = World::new(ground, GarmVersion::V0_2_1).await?;
-    let operator = start(&world).await?;
-    let path = format!(
-        "/github/credentials/{}",
-        world.id("githubcredential", "pat").await?
-    );
-    let mark = world.mark();
-    let by_hand = json!({"pat": {"oauth2_token": "somebody's"}});
-    world.garm.api().put(&path, &by_hand).await?;
-    sent(&world, mark, &ALL_AGAIN[..1]).await?;
     world.finish(operator).await
 }
