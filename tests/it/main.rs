@@ -28,6 +28,7 @@ mod ownership;
 mod process;
 mod recovery;
 mod rest;
+mod runner_rows;
 mod runners;
 mod scaling;
 mod secrets;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
     ownership::register(&mut suite);
     process::register(&mut suite);
     recovery::register(&mut suite);
+    runner_rows::register(&mut suite);
     runners::register(&mut suite);
     scaling::register(&mut suite);
     secrets::register(&mut suite);
