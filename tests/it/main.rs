@@ -28,6 +28,7 @@ mod ownership;
 mod process;
 mod recovery;
 mod rest;
+mod rows;
 mod runner_rows;
 mod runners;
 mod scaling;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
     ownership::register(&mut suite);
     process::register(&mut suite);
     recovery::register(&mut suite);
+    rows::register(&mut suite);
     runner_rows::register(&mut suite);
     runners::register(&mut suite);
     scaling::register(&mut suite);
