@@ -264,6 +264,40 @@ async fn wait_runners(place: &Place<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Makes a pool in GARM that no object stands for, and waits until it has its idle runner.
+async fn runner_of_nobody(world: &World<'_>) -> Result<()> {
+    let wanted = json!({
+        "provider_name": "fake",
+        "max_runners": 1,
+        "min_idle_runners": 1,
+        "image": "hand",
+        "flavor": "hand",
+        "os_type": "linux",
+        "os_arch": "amd64",
+        "tags": ["hand"],
+        "runner_bootstrap_timeout": 20,
+        "enabled": true,
+    });
+    let repository = world.id("repository", "tools").await?;
+    let api = world.garm.api();
+    let made = api
+        .post(&format!("/repositories/{repository}/pools"), &wanted)
+        .await?;
+    let path = format!("/pools/{}/instances", text(&made["id"])?);
+    poll_until(
+        Duration::from_secs(60),
+        "nobody's runner is idle",
+        async || {
+            let instances = api.list(&path).await?;
+            Ok(Seen::when(instances, |all| {
+                all.len() == 1 && all[0]["runner_status"] == "idle"
+            }))
+        },
+    )
+    .await?;
+    Ok(())
+}
+
 async fn two_of_three(ground: &Ground, version: GarmVersion) -> Result<()> {
     let world = World::new(ground, version).await?;
     let other = Place::new(world.plane).await?;
@@ -283,6 +317,13 @@ async fn two_of_three(ground: &Ground, version: GarmVersion) -> Result<()> {
             let owner = &runner["metadata"]["ownerReferences"][0]["uid"];
             ensure!(*owner == pool["metadata"]["uid"], "{runner}");
         }
+    }
+
+    runner_of_nobody(&world).await?;
+    world.wait_calm(Duration::from_secs(2)).await?;
+    for place in [&*world, &other] {
+        let runners = place.list("runners").await?;
+        ensure!(runners.len() == 2, "of a pool of nobody: {runners:?}");
     }
 
     for kind in [
