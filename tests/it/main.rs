@@ -29,6 +29,8 @@ mod ownership;
 mod process;
 mod recovery;
 mod rest;
+mod rows;
+mod runner_rows;
 mod runners;
 mod scaling;
 mod secrets;
@@ -65,6 +67,8 @@ fn main() -> ExitCode {
     ownership::register(&mut suite);
     process::register(&mut suite);
     recovery::register(&mut suite);
+    rows::register(&mut suite);
+    runner_rows::register(&mut suite);
     runners::register(&mut suite);
     scaling::register(&mut suite);
     secrets::register(&mut suite);
