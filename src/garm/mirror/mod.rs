@@ -17,6 +17,8 @@ mod table;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]
+mod stale_test;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeSet, HashMap};

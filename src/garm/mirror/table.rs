@@ -144,7 +144,8 @@ impl<R: Record> Table<R> {
             None => (true, false),
             Some(entry) => verdict(entry, &record, source),
         };
-        let rival = doubt.then(|| record.clone());
+        // What is taken all the same is no rival of ours: nothing that agrees with it settles the doubt.
+        let rival = (doubt && !take).then(|| record.clone());
         let asked = match source {
             Source::Frame => None,
             Source::Read(asked) | Source::Write(asked) => Some(asked),
@@ -152,6 +153,14 @@ impl<R: Record> Table<R> {
         let change = if take {
             self.put(&key, record, asked, tick)
         } else {
+            if !doubt
+                && source == Source::Frame
+                && record.updated_at().is_none()
+                && let Some(entry) = self.entries.get_mut(&key)
+            {
+                // It may tell of a change back: an answer that is under way may be of the time before that.
+                entry.touched = tick;
+            }
             None
         };
         if let Some(asked) = asked {
