@@ -29,7 +29,7 @@ pub fn disposition(
     heeds_force: bool,
 ) -> Disposition {
     if meta::is_terminating(metadata) {
-        let held = finalizer.is_some_and(|ours| has_finalizer(metadata, ours));
+        let held = finalizer.is_some_and(|ours| meta::has_finalizer(metadata, ours));
         if !held {
             return Disposition::Gone;
         }
@@ -45,14 +45,6 @@ pub fn disposition(
         return Disposition::Paused;
     }
     Disposition::Live
-}
-
-/// Tells whether the object carries the finalizer.
-pub fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
-    metadata
-        .finalizers
-        .as_ref()
-        .is_some_and(|all| all.iter().any(|f| f == finalizer))
 }
 
 #[cfg(test)]

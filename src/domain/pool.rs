@@ -7,12 +7,10 @@ use serde_json::{Value, json};
 use crate::api::v1beta1::PoolSpec;
 use crate::domain::compare::{same_extra_specs, same_runner_group, same_tags};
 use crate::domain::field::FieldError;
-use crate::garm::wire::{CreatePool, Pool, UpdatePool};
+use crate::garm::wire::{CreatePool, DEFAULT_BOOTSTRAP_TIMEOUT, Pool, UpdatePool};
 
 /// Prefix of runner names where the object gives none: GARM's own default, always spelled out ("" in a PUT means "keep").
 pub const DEFAULT_PREFIX: &str = "garm";
-/// Minutes that GARM waits for a runner where the object gives none.
-pub const DEFAULT_BOOTSTRAP_TIMEOUT: i64 = 20;
 /// GitHub runner names end at 64 characters, of which GARM takes 15.
 const MAX_PREFIX: usize = 49;
 /// `/scale` ends here, and so do we.

@@ -52,18 +52,15 @@ pub fn distinct_object_name(instance: &str) -> String {
 
 /// Tells whether the runner has, or may just have got, a job.
 pub fn is_busy(instance: &Instance) -> bool {
-    instance.runner_status == "active" || instance.has_job
+    instance.is_busy()
 }
 
 /// Tells whether GARM takes a DELETE for this instance and it makes sense to send one.
 ///
 /// GARM also accepts `pending_delete`, which only a forced removal repeats; all other states are refused even with force.
 pub fn is_deletable(instance: &Instance, force: bool) -> bool {
-    match instance.status.as_str() {
-        "running" | "error" => true,
-        "pending_delete" | "pending_force_delete" => force,
-        _ => false,
-    }
+    let is_asked_already = instance.status.starts_with("pending_");
+    instance.is_deletable() && (force || !is_asked_already)
 }
 
 /// Tells whether GARM is removing the instance already.

@@ -101,14 +101,9 @@ pub async fn observe(context: &Context, object: &GitHubCredential) -> Result<Obs
 
 /// Lists the entities that use the credentials, from the mirror: no read per credential.
 fn users(context: &Context, credential: &wire::Credential) -> Vec<(EntityKind, String)> {
-    let mut users: Vec<(EntityKind, String)> = EntityKind::ALL
-        .into_iter()
-        .flat_map(|kind| context.garm.entities(kind))
-        .filter(|entity| {
-            entity
-                .credentials_name
-                .eq_ignore_ascii_case(&credential.name)
-        })
+    let entities = context.garm.entities_using(credential.id);
+    let mut users: Vec<(EntityKind, String)> = entities
+        .iter()
         .map(|entity| (entity.kind, entity.name.clone()))
         .collect();
     users.sort();

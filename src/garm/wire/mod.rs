@@ -25,7 +25,7 @@ pub use entity::{
 };
 pub use instance::{Address, Instance};
 pub use list::List;
-pub use pool::{CreatePool, Pool, UpdatePool};
+pub use pool::{CreatePool, DEFAULT_BOOTSTRAP_TIMEOUT, Pool, UpdatePool};
 pub use secret::{AppKey, AuthMaterial, Token};
 
 /// Says whether an update carries nothing, by what it would send.

@@ -11,7 +11,7 @@ use super::lenient::{name_of, names_of, or_default, present, time};
 use super::sends_nothing;
 
 /// Minutes that GARM gives a runner to come up when nothing is set; answers show that as 0, as 20 or not at all.
-const DEFAULT_BOOTSTRAP_TIMEOUT: i64 = 20;
+pub const DEFAULT_BOOTSTRAP_TIMEOUT: i64 = 20;
 
 /// A pool of runners. Its instances are a list of their own.
 #[derive(Clone, Default, PartialEq, Deserialize)]
