@@ -250,6 +250,10 @@ fn every_flag_is_taken_in_both_forms() {
             Kind::Text => match setting.key {
                 "garm.server" => "https://garm",
                 "operator.logFormat" => "json",
+                "operator.webhookCerts" => "self-managed",
+                "operator.duplicatePools" => "warn",
+                "operator.poolDefaults.osType" => "windows",
+                "operator.poolDefaults.osArch" => "arm64",
                 key if key.ends_with("BindAddress") => "[::1]:9000",
                 _ => "some-text",
             },

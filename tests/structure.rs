@@ -15,8 +15,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("runtime", &["telemetry", "api::meta"]),
     ("telemetry", &["config"]),
     ("server", &["telemetry", "config"]),
-    // The connection's times are part of the configuration.
-    ("config", &["garm"]),
+    // The connection's times and the rules' own settings are part of the configuration.
+    ("config", &["garm", "domain"]),
     (
         "controllers",
         &["api", "domain", "garm", "runtime", "telemetry", "config"],

@@ -5,6 +5,8 @@
 
 pub mod compare;
 pub mod credential;
+pub mod defaults;
+pub mod duplicate;
 pub mod endpoint;
 pub mod entity;
 pub mod field;

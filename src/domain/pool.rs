@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::v1beta1::PoolSpec;
 use crate::domain::compare::{same_extra_specs, same_runner_group, same_tags};
+use crate::domain::defaults::PoolDefaults;
 use crate::domain::field::FieldError;
 use crate::garm::wire::{CreatePool, DEFAULT_BOOTSTRAP_TIMEOUT, Pool, UpdatePool};
 
@@ -119,6 +120,26 @@ pub fn desired(spec: &PoolSpec, image_tag: &str) -> Result<DesiredPool, Vec<Fiel
         bootstrap_timeout: normal_timeout(spec.runner_bootstrap_timeout),
         extra_specs,
     })
+}
+
+/// Names the values of these defaults that no Pool may have.
+pub fn faults_of_defaults(defaults: &PoolDefaults) -> Vec<FieldError> {
+    let spec = PoolSpec {
+        // What has no default is such that only the defaults can be at fault.
+        provider_name: "provider".to_owned(),
+        flavor: "flavor".to_owned(),
+        tags: vec!["tag".to_owned()],
+        max_runners: MAX_RUNNERS,
+        os_type: defaults.os_type.clone(),
+        os_arch: defaults.os_arch.clone(),
+        enabled: defaults.enabled,
+        min_idle_runners: defaults.min_idle_runners,
+        runner_bootstrap_timeout: defaults.runner_bootstrap_timeout,
+        runner_prefix: defaults.runner_prefix.clone(),
+        github_runner_group: defaults.github_runner_group.clone(),
+        ..PoolSpec::default()
+    };
+    desired(&spec, "").err().unwrap_or_default()
 }
 
 /// 0 means GARM's default: an old object may hold it, and GARM itself shows 0 for pools of organizations and enterprises.

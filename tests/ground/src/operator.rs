@@ -41,7 +41,8 @@ impl OperatorCommand {
     pub(crate) fn new(program: PathBuf, guard: &Guard, directory: &Path) -> Self {
         Self {
             program,
-            arguments: Vec::new(),
+            // Without a certificate nobody is ready; who wants webhooks gives an address after this.
+            arguments: vec!["--operator-webhook-bind-address=0".into()],
             environment: Vec::new(),
             kube_url: None,
             guard: guard.clone(),
