@@ -23,7 +23,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("admission", &["api", "domain"]),
     ("generate", &["api"]),
-    ("cli", &["config", "generate", "run"]),
+    ("validate", &["api", "domain", "generate"]),
+    ("cli", &["config", "generate", "run", "validate"]),
     (
         "run",
         &[
