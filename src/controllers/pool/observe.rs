@@ -12,12 +12,13 @@ use crate::api::v1beta1::{Pool, RunnerCounts};
 use crate::controllers::Context;
 use crate::controllers::driver::Verdict;
 use crate::controllers::reaper::Reaper;
-use crate::controllers::references::{Reference, id_index};
+use crate::controllers::references::Reference;
 use crate::controllers::scope::{Target, target};
 use crate::domain::field::{FieldError, sentence};
 use crate::domain::ownership::{Claim, claim};
 use crate::domain::pool::{DesiredPool, desired, marker};
 use crate::domain::pushed::{Hasher, Pushed};
+use crate::domain::reference::{id_index, missing};
 use crate::domain::runner::{counts, is_idle};
 use crate::garm::wire::{self, Instance};
 use crate::garm::{self, Collection};
@@ -138,7 +139,7 @@ async fn observe_life(
     let namespace = object.namespace().unwrap_or_default();
     let scope = target(context, &namespace, &object.spec.github_scope_ref).map_err(|fault| {
         Verdict::Invalid {
-            message: FieldError::new("spec.githubScopeRef.kind", fault).to_string(),
+            message: fault.to_string(),
         }
     })?;
     let image = image_tag(context, &namespace, &object.spec.image_name);
@@ -164,7 +165,7 @@ async fn observe_life(
 fn image_tag(context: &Context, namespace: &str, name: &str) -> Reference<String> {
     let key = ObjectKey::new(namespace, name);
     let Some(image) = context.hubs.images.valid(&key) else {
-        return Reference::Missing(format!("Image {key} does not exist"));
+        return Reference::Missing(missing("Image", key));
     };
     match image.spec.tag.clone().filter(|tag| !tag.is_empty()) {
         Some(tag) => Reference::Found(tag),

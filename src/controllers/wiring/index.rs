@@ -3,9 +3,9 @@
 use kube::{Resource, ResourceExt};
 
 use crate::api::v1beta1::{GitHubCredential, GitHubEndpoint, Pool, Runner};
-use crate::controllers::references::{id_index, name_index, reference_index, uid_index};
 use crate::controllers::runner::instance_index;
 use crate::controllers::scope::full_name;
+use crate::domain::reference::{id_index, name_index, reference_index, uid_index};
 use crate::domain::scope::Scope;
 
 /// Index values of a GitHubEndpoint.

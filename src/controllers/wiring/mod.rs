@@ -25,9 +25,9 @@ use queues::{
 use crate::api::meta;
 use crate::api::v1beta1::{Enterprise, Organization, Pool, Repository};
 use crate::controllers::Context;
-use crate::controllers::references::{id_index, name_index, reference_index};
 use crate::controllers::runner::Names;
 use crate::controllers::scope::{ScopeObject, full_name};
+use crate::domain::reference::{id_index, name_index, reference_index};
 use crate::domain::scope::kind_of_reference;
 use crate::garm::wire::EntityKind;
 use crate::garm::{Changed, Collection};
