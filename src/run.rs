@@ -179,7 +179,7 @@ fn watch(
         repositories: Hub::start_with(kube, namespaces, &few, wiring::index_scope, token),
         organizations: Hub::start_with(kube, namespaces, &few, wiring::index_scope, token),
         enterprises: Hub::start_with(kube, namespaces, &few, wiring::index_scope, token),
-        images: Hub::start_with(kube, namespaces, &few, |_| Vec::new(), token),
+        images: Hub::start_with(kube, namespaces, &few, wiring::index_image, token),
         pools: Hub::start_with(
             kube,
             namespaces,

@@ -64,7 +64,7 @@ pub(super) async fn context(objects: Vec<Value>) -> Arc<Context> {
         repositories: Hub::start_with(&kube, &[], &few, wiring::index_scope, &token),
         organizations: Hub::start_with(&kube, &[], &few, wiring::index_scope, &token),
         enterprises: Hub::start_with(&kube, &[], &few, wiring::index_scope, &token),
-        images: Hub::start(&kube, &[], &token),
+        images: Hub::start_with(&kube, &[], &few, wiring::index_image, &token),
         pools: Hub::start_with(&kube, &[], &few, wiring::index_pool, &token),
         runners: Hub::start_with(&kube, &[], &few, wiring::index_runner, &token),
         server_configs: Hub::start(&kube, &[], &token),

@@ -110,14 +110,19 @@ pub fn desired(spec: &PoolSpec, image_tag: &str) -> Result<DesiredPool, Vec<Fiel
         min_idle_runners: spec.min_idle_runners,
         tags: spec.tags.clone(),
         enabled: spec.enabled,
-        runner_prefix: Some(text(&spec.runner_prefix))
-            .filter(|prefix| !prefix.is_empty())
-            .unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
+        runner_prefix: normal_prefix(spec.runner_prefix.as_deref()).to_owned(),
         runner_group: text(&spec.github_runner_group),
         priority: spec.priority,
         bootstrap_timeout: normal_timeout(spec.runner_bootstrap_timeout),
         extra_specs,
     })
+}
+
+/// Spells out what an absent or empty runner prefix means.
+pub fn normal_prefix(prefix: Option<&str>) -> &str {
+    prefix
+        .filter(|prefix| !prefix.is_empty())
+        .unwrap_or(DEFAULT_PREFIX)
 }
 
 /// 0 means GARM's default: an old object may hold it, and GARM itself shows 0 for pools of organizations and enterprises.

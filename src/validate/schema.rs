@@ -96,8 +96,8 @@ fn walk(path: &str, schema: &JSONSchemaProps, value: &Value, faults: &mut Vec<Fi
         _ => true,
     };
     if !fits {
-        let message = format!("must be of type {wanted}, not {}", type_of(value));
-        faults.push(FieldError::new(path, message));
+        let detail = format!("must be of type {wanted}, not {}", type_of(value));
+        faults.push(FieldError::wrong_type(path, &detail));
         return;
     }
     match value {
@@ -147,7 +147,7 @@ fn property<'a>(schema: &'a JSONSchemaProps, name: &str) -> Property<'a> {
 fn required(path: &str, schema: &JSONSchemaProps, value: &Value, faults: &mut Vec<FieldError>) {
     for name in schema.required.iter().flatten() {
         if value.get(name).is_none_or(Value::is_null) && !has_default(schema, name) {
-            faults.push(FieldError::new(format!("{path}.{name}"), "Required value"));
+            faults.push(FieldError::required(format!("{path}.{name}"), ""));
         }
     }
 }
@@ -160,12 +160,12 @@ fn has_default(schema: &JSONSchemaProps, name: &str) -> bool {
 fn check_length(path: &str, schema: &JSONSchemaProps, text: &str, faults: &mut Vec<FieldError>) {
     let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(limit) = schema.max_length.filter(|limit| length > *limit) {
-        let message = format!("has {length} characters, more than {limit}");
-        faults.push(FieldError::new(path, message));
+        let detail = format!("has {length} characters, more than {limit}");
+        faults.push(FieldError::invalid_unshown(path, &detail));
     }
     if let Some(limit) = schema.min_length.filter(|limit| length < *limit) {
-        let message = format!("has {length} characters, fewer than {limit}");
-        faults.push(FieldError::new(path, message));
+        let detail = format!("has {length} characters, fewer than {limit}");
+        faults.push(FieldError::invalid_unshown(path, &detail));
     }
 }
 
@@ -188,7 +188,7 @@ fn type_of(value: &Value) -> &'static str {
 }
 
 fn unknown(path: &str) -> FieldError {
-    FieldError::new(path, "unknown field")
+    FieldError::forbidden(path, "there is no such field")
 }
 
 #[cfg(test)]
@@ -212,18 +212,18 @@ mod tests {
         assert_eq!(
             faults("Image", &image(&json!({"tag": 1, "tga": "x"}))),
             [
-                "spec.tag: must be of type string, not integer",
-                "spec.tga: unknown field"
+                "spec.tag: Invalid value: must be of type string, not integer",
+                "spec.tga: Forbidden: there is no such field"
             ]
         );
         assert_eq!(
             faults("Image", &image(&json!([]))),
-            ["spec: must be of type object, not array"]
+            ["spec: Invalid value: must be of type object, not array"]
         );
         assert_eq!(
             faults("Organization", &json!({"kind": "Organization", "data": {}})),
             [
-                "data: unknown field",
+                "data: Forbidden: there is no such field",
                 "spec.credentialsRef: Required value",
                 "spec.webhookSecretRef: Required value"
             ]
@@ -245,10 +245,10 @@ mod tests {
         assert_eq!(
             faults("Pool", &pool),
             [
-                "spec.enabled: must be of type boolean, not string",
-                "spec.githubScopeRef.uid: unknown field",
-                "spec.maxRunners: must be of type integer, not number",
-                "spec.tags[1]: must be of type string, not integer",
+                "spec.enabled: Invalid value: must be of type boolean, not string",
+                "spec.githubScopeRef.uid: Forbidden: there is no such field",
+                "spec.maxRunners: Invalid value: must be of type integer, not number",
+                "spec.tags[1]: Invalid value: must be of type string, not integer",
             ]
         );
     }

@@ -11,6 +11,7 @@ use crate::api::meta;
 use crate::api::v1beta1::{Pool, RunnerCounts};
 use crate::controllers::Context;
 use crate::controllers::driver::Verdict;
+use crate::controllers::duplicates::{duplicate_of, tag};
 use crate::controllers::reaper::Reaper;
 use crate::controllers::references::Reference;
 use crate::controllers::scope::{Target, target};
@@ -67,6 +68,8 @@ pub struct Observed {
     pub asked: HashSet<String>,
     /// What went wrong with single runners in this pass, which keeps no other one waiting.
     pub trouble: Option<Verdict>,
+    /// Says of which older Pool this one is a duplicate, if of any.
+    pub duplicate_of: Option<String>,
     /// What deletion needs to know.
     pub deletion: Option<Deletion>,
 }
@@ -94,6 +97,7 @@ impl Observed {
             counts_due: None,
             asked: HashSet::new(),
             trouble: None,
+            duplicate_of: None,
             deletion: None,
         }
     }
@@ -159,6 +163,7 @@ async fn observe_life(
     }
     observed.scope = Some(scope);
     observed.image = Some(image);
+    observed.duplicate_of = duplicate_of(&context.hubs, object);
     Ok(())
 }
 
@@ -167,8 +172,8 @@ fn image_tag(context: &Context, namespace: &str, name: &str) -> Reference<String
     let Some(image) = context.hubs.images.valid(&key) else {
         return Reference::Missing(missing("Image", key));
     };
-    match image.spec.tag.clone().filter(|tag| !tag.is_empty()) {
-        Some(tag) => Reference::Found(tag),
+    match tag(&image) {
+        Some(tag) => Reference::Found(tag.to_owned()),
         None => Reference::Missing(format!("Image {key} has no spec.tag")),
     }
 }
