@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("admission", &["api", "domain"]),
     ("generate", &["api"]),
     ("validate", &["api", "domain", "generate"]),
-    ("cli", &["config", "generate", "run", "validate"]),
+    ("cli", &["config", "domain", "generate", "run", "validate"]),
     (
         "run",
         &[

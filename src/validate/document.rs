@@ -180,8 +180,8 @@ fn value(path: &str, node: Node, lines: &mut BTreeMap<String, u64>) -> Value {
 #[derive(Debug)]
 enum Node {
     Scalar(Value),
-    Sequence(Vec<Spanned<Node>>),
-    Map(Vec<(Spanned<String>, Spanned<Node>)>),
+    Sequence(Vec<Spanned<Self>>),
+    Map(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
 impl<'de> Deserialize<'de> for Node {

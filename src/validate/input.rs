@@ -37,7 +37,13 @@ pub fn read(paths: &[PathBuf], unreadable: &mut Vec<Unreadable>) -> Vec<Input> {
             }
         } else {
             let name = path.display().to_string();
-            take(&name, true, fs::read_to_string(path), &mut inputs, unreadable);
+            take(
+                &name,
+                true,
+                fs::read_to_string(path),
+                &mut inputs,
+                unreadable,
+            );
         }
     }
     inputs
@@ -88,10 +94,7 @@ fn take(
             text,
             named,
         }),
-        Err(error) => unreadable.push(fault(
-            Path::new(name),
-            &format!("cannot be read: {error}"),
-        )),
+        Err(error) => unreadable.push(fault(Path::new(name), &format!("cannot be read: {error}"))),
     }
 }
 

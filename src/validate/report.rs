@@ -62,12 +62,10 @@ impl Report {
     /// Chooses the exit code: 0 clean, or warnings only; 1 errors, with `strict` warnings too; 2 input that could not be read.
     pub fn exit_code(&self, strict: bool) -> u8 {
         if !self.unreadable.is_empty() {
-            2
-        } else if self.count(Severity::Error) > 0 || (strict && !self.findings.is_empty()) {
-            1
-        } else {
-            0
+            return 2;
         }
+        let has_errors = self.count(Severity::Error) > 0;
+        u8::from(has_errors || (strict && !self.findings.is_empty()))
     }
 
     /// Prints a line for each finding: `file:line: Kind/name: field: message`.
@@ -159,7 +157,10 @@ mod tests {
         let codes = |report: &Report| (report.exit_code(false), report.exit_code(true));
         assert_eq!(codes(&report(&[])), (0, 0));
         assert_eq!(codes(&report(&[Severity::Warning])), (0, 1));
-        assert_eq!(codes(&report(&[Severity::Warning, Severity::Error])), (1, 1));
+        assert_eq!(
+            codes(&report(&[Severity::Warning, Severity::Error])),
+            (1, 1)
+        );
         let mut unreadable = report(&[Severity::Error]);
         unreadable.unreadable.push(Unreadable {
             file: "f".to_owned(),
