@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Timings;
 use crate::controllers::{Context, Hubs, wiring};
 use crate::domain::pushed::Hasher;
-use crate::garm::{Garm, NoObserver, PasswordSource, Settings};
+use crate::garm::{Garm, NoObserver, PasswordSource, Permit, Settings};
 use crate::runtime::hub::{Hub, Options};
 use crate::runtime::secrets::SecretReader;
 use crate::runtime::status::StatusWriter;
@@ -84,6 +84,7 @@ pub(super) async fn context(objects: Vec<Value>) -> Arc<Context> {
         ca_file: None,
         timings: timings.garm,
         poll_instances: true,
+        permit: Permit::default(),
     };
     Arc::new(Context {
         secrets: SecretReader::new(kube.clone()),
