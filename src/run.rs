@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::Router;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::event::reporter;
 use crate::api::meta;
 use crate::api::v1beta1::{Enterprise, Organization, Repository};
-use crate::config::Config;
+use crate::config::{Config, WebhookCerts};
 use crate::controllers::credential::Credentials;
 use crate::controllers::driver::{self, Controller};
 use crate::controllers::endpoint::Endpoints;
@@ -32,7 +33,9 @@ use crate::runtime::recorder::Events;
 use crate::runtime::secrets::SecretReader;
 use crate::runtime::status::StatusWriter;
 use crate::runtime::{client, shutdown, worker};
-use crate::server::health::Probes;
+use crate::server::certs::Files;
+use crate::server::health::{Check, Probes};
+use crate::server::tls::{self, ServerCertificate};
 use crate::server::{self, metrics};
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
@@ -72,7 +75,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     // Probes and metrics outlive the work, so that a stopping process still answers.
     let serving = CancellationToken::new();
     let hubs = watch(&kube, &config, &registry, &stop);
-    let servers = serve(&config, &registry, &hubs, &serving).await?;
+    let mut webhooks = JoinSet::new();
+    let router = Router::new();
+    let ready = serve_webhooks(&config, &registry, router, &stop, &mut webhooks).await?;
+    let servers = serve(&config, &registry, &hubs, ready, &serving).await?;
     tokio::spawn(warn_of_missing_crds(kube.clone()));
     if config.operator.leader_election {
         tracing::warn!("operator.leaderElection has no effect in this version: run one replica");
@@ -113,24 +119,76 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     })
     .await;
     work.shutdown().await;
+    // They serve on for a moment and then let requests end; both have deadlines.
+    while webhooks.join_next().await.is_some() {}
     serving.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), servers.join_all()).await;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Opens the probe and metrics ports and serves them.
+/// Opens the webhook port, serves `router` there and keeps its certificate. Answers the check whether it is ready; `None` when it is switched
+/// off.
+///
+/// All replicas do so, whoever leads: the API server asks any of them.
+async fn serve_webhooks(
+    config: &Config,
+    registry: &Arc<Metrics>,
+    router: Router,
+    stop: &CancellationToken,
+    tasks: &mut JoinSet<()>,
+) -> anyhow::Result<Option<Check>> {
+    let (settings, times) = (&config.operator.webhook, config.timings.webhook);
+    let bound = server::bind(&settings.bind_address).await;
+    let Some(listener) = bound.context("operator.webhookBindAddress")? else {
+        return Ok(None);
+    };
+    let certificate = Arc::new(ServerCertificate::default());
+    let shown = Arc::clone(&certificate);
+    match settings.certs {
+        WebhookCerts::Files => {
+            let files = Files::new(&settings.cert_dir, shown, Arc::clone(registry));
+            tasks.spawn(files.run(times.files_poll, stop.clone()));
+        }
+        WebhookCerts::SelfManaged => {}
+    }
+    let listening = tls::serve(
+        listener,
+        router,
+        Arc::clone(&certificate),
+        times,
+        stop.clone(),
+    );
+    tasks.spawn(async move {
+        if let Err(error) = listening.await {
+            tracing::error!(listener = "webhook", %error, "listener failed");
+        }
+    });
+    let stop = stop.clone();
+    Ok(Some(Box::new(move || {
+        if stop.is_cancelled() {
+            return Err("stopping".to_owned());
+        }
+        certificate.check()
+    })))
+}
+
+/// Opens the probe and metrics ports and serves them. Ready is who serves webhooks, where they are switched on; nothing else is waited for.
 async fn serve(
     config: &Config,
     registry: &Arc<Metrics>,
     hubs: &Hubs,
+    webhooks_ready: Option<Check>,
     token: &CancellationToken,
 ) -> anyhow::Result<JoinSet<()>> {
     let mut servers = JoinSet::new();
     let (hubs, stuck) = (hubs.clone(), config.timings.watch_stuck);
-    let probes = Probes::new()
+    let mut probes = Probes::new()
         .live("watches", move || hubs.check_progress(stuck))
         .ready("process", || Ok(()));
+    if let Some(check) = webhooks_ready {
+        probes = probes.ready("webhooks", check);
+    }
     for (name, address, router) in [
         (
             "healthProbe",
