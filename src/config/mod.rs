@@ -21,7 +21,7 @@ pub use self::{
     problem::{Problem, Problems, Sort},
     read::parse_bool,
     sources::{Source, Sources, Value, Values},
-    timings::Timings,
+    timings::{Timings, WebhookTimings},
 };
 
 /// Everything the operator can be told from outside.

@@ -50,6 +50,47 @@ pub struct Timings {
     pub lease_retry: Duration,
     /// The connection to GARM.
     pub garm: garm::Timings,
+    /// The webhook listener and its certificate.
+    pub webhook: WebhookTimings,
+}
+
+/// Times of the webhook listener and its certificate. But for the polls they are not scaled: clients have clocks of their own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WebhookTimings {
+    /// Deadline for a TLS handshake.
+    pub handshake: Duration,
+    /// Longest silence of an HTTP/1.1 client between two requests, or before the end of a request's head. Longer than a Go client keeps an idle
+    /// connection (90 s), so that we never close one it is writing into.
+    pub idle: Duration,
+    /// Pause between two pings on an HTTP/2 connection, and how long its answer may take.
+    pub ping: Duration,
+    /// Least age of a connection that is closed because of a new certificate. Never under a second: the API server would see calls fail on one
+    /// it has just opened.
+    pub connection_age_min: Duration,
+    /// How long webhooks are served after SIGTERM, until every API server knows that we are going.
+    pub serve_on: Duration,
+    /// How long requests may take that are under way when the port closes.
+    pub drain: Duration,
+    /// Between two looks at certificate files.
+    pub files_poll: Duration,
+    /// Between two looks at the Secret with our CA.
+    pub secret_poll: Duration,
+}
+
+impl Default for WebhookTimings {
+    fn default() -> Self {
+        let s = Duration::from_secs;
+        Self {
+            handshake: s(10),
+            idle: s(95),
+            ping: s(30),
+            connection_age_min: s(2),
+            serve_on: s(3),
+            drain: s(5),
+            files_poll: s(10),
+            secret_poll: s(10),
+        }
+    }
 }
 
 impl Default for Timings {
@@ -75,6 +116,7 @@ impl Default for Timings {
             lease_renew: s(10),
             lease_retry: s(2),
             garm: garm::Timings::default(),
+            webhook: WebhookTimings::default(),
         }
     }
 }
@@ -108,6 +150,11 @@ impl Timings {
             lease_renew: f(self.lease_renew),
             lease_retry: f(self.lease_retry),
             garm: scaled_garm(&self.garm, factor),
+            webhook: WebhookTimings {
+                files_poll: f(self.webhook.files_poll),
+                secret_poll: f(self.webhook.secret_poll),
+                ..self.webhook
+            },
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use axum::Router;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -63,7 +64,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     // Probes and metrics outlive the work, so that a stopping process still answers.
     let serving = CancellationToken::new();
     let hubs = watches::start(&kube, &config, &registry, &stop);
-    let servers = serve::probes_and_metrics(&config, &registry, &hubs, &serving).await?;
+    let mut webhooks = JoinSet::new();
+    let router = Router::new();
+    let ready = serve::webhooks(&config, &registry, router, &stop, &mut webhooks).await?;
+    let servers = serve::probes_and_metrics(&config, &registry, &hubs, ready, &serving).await?;
     tokio::spawn(warn_of_missing_crds(kube.clone()));
 
     let mut parts = Parts::new();
@@ -83,6 +87,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     })
     .await;
     parts.shutdown().await;
+    // They serve on for a moment and then let requests end; both have deadlines.
+    while webhooks.join_next().await.is_some() {}
     serving.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), servers.join_all()).await;
     tracing::info!("stopped");

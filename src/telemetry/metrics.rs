@@ -19,8 +19,9 @@ use prometheus_client::{
 };
 
 use self::families::{
-    ControllerLabel, GarmFamilies, HubFamilies, KindLabel, LeaseLabel, MethodLabel, QueueFamilies,
-    QueueLabel, ReconcileFamilies, RequestLabel, ResultLabel, Seconds, registered,
+    CertificateFamilies, ControllerLabel, GarmFamilies, HubFamilies, KindLabel, LeaseLabel,
+    MethodLabel, QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel, ResultLabel, Seconds,
+    registered,
 };
 use super::process::ProcessCollector;
 
@@ -74,6 +75,7 @@ pub struct Metrics {
     reconcile: ReconcileFamilies,
     queue: QueueFamilies,
     hub: HubFamilies,
+    certificate: CertificateFamilies,
     requests: Family<RequestLabel, Counter>,
     leader: Family<LeaseLabel, Gauge>,
 }
@@ -103,6 +105,7 @@ impl Metrics {
             hub,
             reconcile: ReconcileFamilies::register(&mut registry),
             queue: QueueFamilies::register(&mut registry),
+            certificate: CertificateFamilies::register(&mut registry),
             requests: registered(
                 &mut registry,
                 "rest_client_requests",
@@ -168,6 +171,24 @@ impl Metrics {
     /// Says whether GARM's events socket is connected and confirmed.
     pub fn garm_events_connected(&self, connected: bool) {
         self.garm.events_connected.set(i64::from(connected));
+    }
+
+    /// Counts one look at the certificate files of the webhooks.
+    pub fn certificate_read(&self, is_good: bool) {
+        self.certificate.reads.inc();
+        if !is_good {
+            self.certificate.errors.inc();
+        }
+    }
+
+    /// Sets the expiry of the certificate that webhooks are served with, in Unix seconds.
+    pub fn certificate_expiry(&self, unix_seconds: i64) {
+        // Exact up to 2^53, which is far beyond any date.
+        #[allow(clippy::cast_precision_loss)]
+        self.certificate
+            .expiry
+            .get_or_create(&[])
+            .set(unix_seconds as f64);
     }
 
     /// Counts one answered or failed request to the API server; `code` is `<error>` when there was no answer.

@@ -18,6 +18,9 @@ const RECONCILE_SECONDS: [f64; 14] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0,
 ];
 
+/// Makes a family of one metric without labels: unlike the metric alone it has no sample before its first value.
+pub(super) type NoLabels = [(&'static str, &'static str); 0];
+
 /// A gauge of seconds.
 pub(super) type Seconds = Gauge<f64, AtomicU64>;
 
@@ -103,6 +106,39 @@ pub(super) struct HubFamilies {
     pub(super) invalid: Family<KindLabel, Gauge>,
     pub(super) errors: Family<KindLabel, Counter>,
     pub(super) idle: Family<KindLabel, Seconds>,
+}
+
+/// About the certificate of the webhooks: the reads under controller-runtime's names.
+pub(super) struct CertificateFamilies {
+    pub(super) reads: Counter,
+    pub(super) errors: Counter,
+    /// Without a sample until there is a certificate.
+    pub(super) expiry: Family<NoLabels, Seconds>,
+}
+
+impl CertificateFamilies {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        Self {
+            reads: registered(
+                registry,
+                "certwatcher_read_certificate",
+                "Total number of certificate reads",
+                Counter::default(),
+            ),
+            errors: registered(
+                registry,
+                "certwatcher_read_certificate_errors",
+                "Total number of certificate read errors",
+                Counter::default(),
+            ),
+            expiry: registered(
+                registry,
+                "garm_operator_webhook_certificate_expiration_timestamp_seconds",
+                "Expiry of the certificate that webhooks are served with, in Unix seconds",
+                Family::default(),
+            ),
+        }
+    }
 }
 
 /// Registers `metric` and hands it back.
