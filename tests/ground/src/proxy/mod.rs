@@ -5,6 +5,7 @@
 
 mod fault;
 mod forward;
+mod frames;
 mod record;
 
 use std::{
@@ -31,10 +32,12 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use fault::{Fault, Matcher, Release, RewriteBody, Rule};
+pub use frames::{EditFrame, Frame};
 pub use record::{Dialect, Recorded};
 
 use fault::Rules;
 use forward::Body;
+use frames::Frames;
 use record::Records;
 
 /// Keeps idle connections for less time than GARM does (60 s), so that we never write into one it is closing.
@@ -82,6 +85,7 @@ struct Shared {
     /// The same for tunnelled websockets.
     tunnels: Mutex<CancellationToken>,
     open_tunnels: AtomicUsize,
+    frames: Frames,
 }
 
 impl Proxy {
@@ -106,6 +110,7 @@ impl Proxy {
             connections: Mutex::default(),
             tunnels: Mutex::default(),
             open_tunnels: AtomicUsize::new(0),
+            frames: Frames::default(),
         });
         tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self { shared, address })
@@ -172,6 +177,26 @@ impl Proxy {
     /// How many websockets are open.
     pub fn sockets(&self) -> usize {
         self.shared.open_tunnels.load(Ordering::SeqCst)
+    }
+
+    /// From now on, what `edit` gives for a text that the server sends on a websocket goes to the client in its place.
+    pub fn edit_frames(&self, edit: impl Fn(String) -> Vec<String> + Send + Sync + 'static) {
+        self.shared.frames.edit(Some(Arc::new(edit)));
+    }
+
+    /// Ends [`Proxy::edit_frames`].
+    pub fn pass_frames(&self) {
+        self.shared.frames.edit(None);
+    }
+
+    /// While `true`, websockets stay open and nothing comes out of them, pongs included; it comes afterwards.
+    pub fn hold_frames(&self, hold: bool) {
+        self.shared.frames.hold(hold);
+    }
+
+    /// Has all websockets of the moment say this, as if the server did.
+    pub fn slip_frame(&self, frame: Frame) {
+        self.shared.frames.slip(frame);
     }
 
     /// Closes all connections of the moment without another byte: running requests, watches and websockets.
