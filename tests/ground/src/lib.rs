@@ -1,5 +1,6 @@
 //! Real servers, fakes and proxies that garm-operator is tested on.
 
+mod certificates;
 mod control_plane;
 mod entry;
 pub mod garm;
@@ -15,6 +16,7 @@ mod provider;
 pub mod proxy;
 pub mod servers;
 
+pub use certificates::Certificates;
 pub use control_plane::ControlPlane;
 pub use entry::entry;
 pub use garm::{Garm, GarmOptions, Job, Owner, Setup};
