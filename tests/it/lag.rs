@@ -161,6 +161,8 @@ async fn late_lists(ground: &Ground, version: GarmVersion) -> Result<()> {
     let old = runner_of(&world, "small").await?;
     remove(&world, text(&old["status"]["name"])?).await?;
     let new = wait_replaced(&world, &old).await?;
+    // Counts are written at most once in 5 s.
+    world.wait_counted().await?;
     let mark = world.mark();
     release.release();
     world.wait_calm(Duration::from_secs(3)).await?;
@@ -281,7 +283,7 @@ async fn shuffled(ground: &Ground, version: GarmVersion) -> Result<()> {
         .wait_for("the truth is asked for", || reads() > 0)
         .await?;
     world.wait_calm(Duration::from_secs(2)).await?;
-    ensure!((1..=2).contains(&reads()), "{} reads", reads());
+    ensure!(reads() <= 5, "{} reads", reads());
     wait_truth(&world).await?;
     world.finish(operator).await
 }
