@@ -29,6 +29,7 @@ mod memory;
 mod ownership;
 mod process;
 mod recovery;
+mod refusals;
 mod rest;
 mod rows;
 mod runner_rows;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
     ownership::register(&mut suite);
     process::register(&mut suite);
     recovery::register(&mut suite);
+    refusals::register(&mut suite);
     rows::register(&mut suite);
     runner_rows::register(&mut suite);
     runners::register(&mut suite);
