@@ -169,8 +169,8 @@ fn watch(
     let options = |page_size, capacity| Options {
         page_size,
         capacity,
+        watch_timeout: config.timings.watch,
         metrics: Some(Arc::clone(registry)),
-        ..Options::default()
     };
     let few = options(500, 2_048);
     Hubs {
@@ -323,8 +323,10 @@ fn garm_settings(config: &Config) -> Settings {
     }
 }
 
-/// One recorder per reporting component: they are what dashboards and `kubectl describe` group events by.
+/// One recorder per reporting component: they are what dashboards and `kubectl describe` group events by. A right that is missing is missing
+/// for all of them, and said once.
 fn recorders(kube: &kube::Client) -> HashMap<&'static str, Events> {
+    let first = Events::new(kube.clone(), reporter::ENTERPRISE);
     [
         reporter::ENTERPRISE,
         reporter::ORGANIZATION,
@@ -336,7 +338,7 @@ fn recorders(kube: &kube::Client) -> HashMap<&'static str, Events> {
         reporter::GITHUB_CREDENTIAL,
     ]
     .into_iter()
-    .map(|component| (component, Events::new(kube.clone(), component)))
+    .map(|component| (component, first.component(component)))
     .collect()
 }
 

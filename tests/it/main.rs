@@ -31,6 +31,7 @@ mod process;
 mod recovery;
 mod refusals;
 mod rest;
+mod rights;
 mod rows;
 mod runner_rows;
 mod runners;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
     process::register(&mut suite);
     recovery::register(&mut suite);
     refusals::register(&mut suite);
+    rights::register(&mut suite);
     rows::register(&mut suite);
     runner_rows::register(&mut suite);
     runners::register(&mut suite);
