@@ -23,6 +23,7 @@ mod kinds;
 mod lag;
 mod leaks;
 mod leftovers;
+mod lists;
 mod main_path;
 mod many;
 mod memory;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
     lag::register(&mut suite);
     leaks::register(&mut suite);
     leftovers::register(&mut suite);
+    lists::register(&mut suite);
     main_path::register(&mut suite);
     many::register(&mut suite);
     memory::register(&mut suite);
