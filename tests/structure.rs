@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "controllers",
         &["api", "domain", "garm", "runtime", "telemetry", "config"],
     ),
+    ("admission", &["api", "domain", "runtime", "controllers"]),
     ("generate", &["api"]),
     ("cli", &["config", "generate", "run"]),
     (

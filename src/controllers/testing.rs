@@ -23,7 +23,7 @@ use crate::runtime::testing::{FakeApi, Reply};
     clippy::needless_pass_by_value,
     reason = "tests write the parts in place"
 )]
-pub(super) fn object(kind: &str, name: &str, made: i64, spec: Value, status: Value) -> Value {
+pub(crate) fn object(kind: &str, name: &str, made: i64, spec: Value, status: Value) -> Value {
     json!({
         "apiVersion": crate::api::meta::API_VERSION,
         "kind": kind,
@@ -37,7 +37,7 @@ pub(super) fn object(kind: &str, name: &str, made: i64, spec: Value, status: Val
 }
 
 /// A context in whose stores these objects are.
-pub(super) async fn context(objects: Vec<Value>) -> Arc<Context> {
+pub(crate) async fn context(objects: Vec<Value>) -> Arc<Context> {
     let fake = FakeApi::new(move |request| {
         if request.query.contains("watch=true") {
             let (feed, stream) = mpsc::unbounded_channel();
