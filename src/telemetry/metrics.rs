@@ -19,9 +19,15 @@ use prometheus_client::{
 };
 
 use self::families::{
+<<<<<<< main
     CertificateFamilies, ControllerLabel, GarmFamilies, HubFamilies, KindLabel, LeaseLabel,
     MethodLabel, QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel, ResultLabel, Seconds,
     registered,
+=======
+    AnswerLabel, ControllerLabel, GarmFamilies, HubFamilies, KindLabel, MethodLabel, QueueFamilies,
+    QueueLabel, ReconcileFamilies, RequestLabel, ResultLabel, Seconds, WebhookFamilies,
+    WebhookLabel, registered,
+>>>>>>> ac33586c75d92e3c24b12c23f308a3ff7a22f50d
 };
 use super::process::ProcessCollector;
 
@@ -75,7 +81,11 @@ pub struct Metrics {
     reconcile: ReconcileFamilies,
     queue: QueueFamilies,
     hub: HubFamilies,
+<<<<<<< main
     certificate: CertificateFamilies,
+=======
+    webhook: WebhookFamilies,
+>>>>>>> ac33586c75d92e3c24b12c23f308a3ff7a22f50d
     requests: Family<RequestLabel, Counter>,
     leader: Family<LeaseLabel, Gauge>,
 }
@@ -105,7 +115,11 @@ impl Metrics {
             hub,
             reconcile: ReconcileFamilies::register(&mut registry),
             queue: QueueFamilies::register(&mut registry),
+<<<<<<< main
             certificate: CertificateFamilies::register(&mut registry),
+=======
+            webhook: WebhookFamilies::register(&mut registry),
+>>>>>>> ac33586c75d92e3c24b12c23f308a3ff7a22f50d
             requests: registered(
                 &mut registry,
                 "rest_client_requests",
@@ -254,6 +268,23 @@ impl Metrics {
         }
     }
 
+    /// Opens the metrics of one webhook, those of good and bad answers at zero. `path` names it.
+    pub(crate) fn webhook(&self, path: &'static str) -> WebhookMetrics {
+        let families = &self.webhook;
+        let label = WebhookLabel { webhook: path };
+        let metrics = WebhookMetrics {
+            path,
+            requests: families.requests.clone(),
+            latency: families.latency.get_or_create_owned(&label),
+            in_flight: families.in_flight.get_or_create_owned(&label),
+        };
+        // Dashboards divide by these.
+        for code in [200, 500] {
+            drop(metrics.requests.get_or_create(&metrics.label(code)));
+        }
+        metrics
+    }
+
     /// Opens the metrics of one kind's watch, all at zero.
     pub(crate) fn hub(&self, kind: &str) -> HubMetrics {
         let label = KindLabel {
@@ -307,6 +338,46 @@ impl QueueMetrics {
         self.retries.inc_by(retries);
         self.unfinished.set(unfinished.as_secs_f64());
         self.longest.set(longest.as_secs_f64());
+    }
+}
+
+/// Metrics of one webhook.
+#[derive(Clone, Debug)]
+pub(crate) struct WebhookMetrics {
+    path: &'static str,
+    requests: Family<AnswerLabel, Counter>,
+    latency: Histogram,
+    in_flight: Gauge,
+}
+
+impl WebhookMetrics {
+    fn label(&self, code: u16) -> AnswerLabel {
+        AnswerLabel {
+            webhook: self.path,
+            code,
+        }
+    }
+
+    /// Counts a request under way until the answer is dropped.
+    pub(crate) fn begin(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight(self.in_flight.clone())
+    }
+
+    /// Counts an answer with this HTTP status after this time.
+    pub(crate) fn answered(&self, code: u16, after: Duration) {
+        self.requests.get_or_create(&self.label(code)).inc();
+        self.latency.observe(after.as_secs_f64());
+    }
+}
+
+/// A request under way; the end of this value is the end of the request, also of one that was given up.
+#[derive(Debug)]
+pub(crate) struct InFlight(Gauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
