@@ -5,7 +5,7 @@
 //! server-side apply owns: what is absent stays absent, or a default would count as something the user wrote. For the same reason a
 //! wrong value elsewhere in the object does not fail the conversion: it would make every list of the kind fail.
 //!
-//! What v1alpha1 cannot say is kept in one annotation of the v1alpha1 object, which goes on the way up and never reaches the storage.
+//! What v1alpha1 cannot say is kept in annotations of the v1alpha1 object, which go on the way up and never reach the storage.
 
 mod kept;
 #[cfg(test)]
@@ -71,7 +71,7 @@ impl Differences {
 /// Converts an object to another version, e.g. `garm-operator.mercedes-benz.com/v1alpha1`. An object that has that version already
 /// comes back unchanged, whatever it is.
 ///
-/// Metadata stay as they are, but for the one annotation. Fails on a kind or version that we do not have, and where a part that has
+/// Metadata stay as they are, but for those annotations. Fails on a kind or version that we do not have, and where a part that has
 /// to be converted is not what its schema says.
 pub fn convert(mut object: Value, desired_api_version: &str) -> Result<Value, ConvertError> {
     let fields = object.as_object_mut().ok_or(ConvertError::Shape {
