@@ -1,0 +1,56 @@
+//! Certificates of servers on this machine.
+
+use anyhow::{Context as _, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
+};
+
+/// A CA that lives as long as the value.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+/// The certificate of a server and its key, both in PEM.
+#[derive(Clone)]
+pub struct Certificate {
+    /// The certificate.
+    pub certificate_pem: String,
+    /// The private key.
+    pub key_pem: String,
+}
+
+impl Authority {
+    /// Makes a CA.
+    pub fn new() -> Result<Self> {
+        let key = KeyPair::generate().context("make the CA's key")?;
+        let mut ca = CertificateParams::new(Vec::new()).context("make the CA")?;
+        ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        let pem = ca.self_signed(&key).context("make the CA")?.pem();
+        let issuer = Issuer::new(ca, key);
+        Ok(Self { issuer, pem })
+    }
+
+    /// The CA's own certificate.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// Makes a certificate for a server at `localhost` and 127.0.0.1.
+    pub fn issue(&self) -> Result<Certificate> {
+        let key = KeyPair::generate().context("make the server's key")?;
+        let mut leaf = CertificateParams::new(vec!["localhost".to_owned()])
+            .context("make the server's certificate")?;
+        leaf.subject_alt_names
+            .push(SanType::IpAddress(std::net::Ipv4Addr::LOCALHOST.into()));
+        leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        leaf.use_authority_key_identifier_extension = true;
+        let leaf = leaf
+            .signed_by(&key, &self.issuer)
+            .context("sign the server's certificate")?;
+        Ok(Certificate {
+            certificate_pem: leaf.pem(),
+            key_pem: key.serialize_pem(),
+        })
+    }
+}
