@@ -102,23 +102,14 @@ fn up(object: &mut Map<String, Value>, differences: &Differences) -> Result<(), 
     let Some(spec) = spec(object)? else {
         return Ok(());
     };
-    if differences.has_credentials
-        && let Some(name) = take(spec, "credentialsName")
-    {
-        let Value::String(name) = name else {
-            return Err(ConvertError::Shape {
-                field: "spec.credentialsName",
-                wanted: "a string",
-            });
-        };
-        let reference = kept.credentials().unwrap_or_default().with_name(name);
-        spec.insert("credentialsRef".to_owned(), json!(reference));
+    if differences.has_credentials {
+        credentials_up(spec, &kept)?;
     }
     for (field, fits) in differences.added {
         // The object itself has the last word, should its version learn the field one day.
-        if !spec.contains_key(*field)
-            && let Some(value) = kept.get(field).filter(|value| fits(value))
-        {
+        let own = take(spec, field);
+        let value = own.as_ref().or_else(|| kept.get(field));
+        if let Some(value) = value.filter(|value| fits(value)) {
             spec.insert((*field).to_owned(), value.clone());
         }
     }
@@ -129,25 +120,50 @@ fn up(object: &mut Map<String, Value>, differences: &Differences) -> Result<(), 
 fn down(object: &mut Map<String, Value>, differences: &Differences) -> Result<(), ConvertError> {
     let mut kept = Kept::default();
     if let Some(spec) = spec(object)? {
-        if differences.has_credentials
-            && let Some(reference) = take(spec, "credentialsRef")
-        {
-            let reference: TypedRef =
-                serde_json::from_value(reference).map_err(|_| ConvertError::Shape {
-                    field: "spec.credentialsRef",
-                    wanted: "a reference with apiGroup, kind and name, all strings",
-                })?;
-            let (name, kind) = RefKind::split(reference);
-            spec.insert("credentialsName".to_owned(), name.into());
-            kept.set_credentials(&kind);
+        if differences.has_credentials {
+            credentials_down(spec, &mut kept)?;
         }
-        for (field, _) in differences.added {
-            if let Some(value) = take(spec, field) {
+        for (field, fits) in differences.added {
+            if let Some(value) = take(spec, field).filter(fits) {
                 kept.set(field, value);
             }
         }
     }
     kept.store(object)
+}
+
+/// Makes a reference of a name.
+fn credentials_up(spec: &mut Map<String, Value>, kept: &Kept) -> Result<(), ConvertError> {
+    spec.remove("credentialsRef");
+    let Some(name) = take(spec, "credentialsName") else {
+        return Ok(());
+    };
+    let Value::String(name) = name else {
+        return Err(ConvertError::Shape {
+            field: "spec.credentialsName",
+            wanted: "a string",
+        });
+    };
+    let reference = kept.credentials().unwrap_or_default().with_name(name);
+    spec.insert("credentialsRef".to_owned(), json!(reference));
+    Ok(())
+}
+
+/// Makes a name of a reference.
+fn credentials_down(spec: &mut Map<String, Value>, kept: &mut Kept) -> Result<(), ConvertError> {
+    spec.remove("credentialsName");
+    let Some(reference) = take(spec, "credentialsRef") else {
+        return Ok(());
+    };
+    let reference: TypedRef =
+        serde_json::from_value(reference).map_err(|_| ConvertError::Shape {
+            field: "spec.credentialsRef",
+            wanted: "a reference with apiGroup, kind and name, all strings",
+        })?;
+    let (name, kind) = RefKind::split(reference);
+    spec.insert("credentialsName".to_owned(), name.into());
+    kept.set_credentials(&kind);
+    Ok(())
 }
 
 /// The spec, or none: the API server accepts objects without one.

@@ -157,6 +157,15 @@ fn what_is_absent_stays_absent() {
 }
 
 #[test]
+fn fields_of_the_other_version_mean_nothing() {
+    let spec = json!({"credentialsRef": {"kind": "X", "name": "pat"}, "installWebhook": "yes"});
+    let old = object(API_VERSION_V1ALPHA1, "Repository", spec);
+    assert_eq!(to_new(old)["spec"], json!({}));
+    let new = object(API_VERSION, "Repository", json!({"credentialsName": 5}));
+    assert_eq!(to_old(new)["spec"], json!({}));
+}
+
+#[test]
 fn fields_that_both_versions_may_learn_pass() {
     let spec = json!({"maxRunners": "many", "unheardOf": [1], "extraSpecs": null});
     let new = object(API_VERSION, "Pool", spec);
