@@ -10,6 +10,7 @@ mod world;
 
 mod changes;
 mod comparison;
+mod conversion;
 mod crash;
 mod deletion;
 mod duplicates;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
     rest::register(&mut suite);
     changes::register(&mut suite);
     comparison::register(&mut suite);
+    conversion::register(&mut suite);
     crash::register(&mut suite);
     deletion::register(&mut suite);
     duplicates::register(&mut suite);
