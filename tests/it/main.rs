@@ -29,6 +29,7 @@ mod many;
 mod memory;
 mod ownership;
 mod process;
+mod reach;
 mod recovery;
 mod refusals;
 mod rest;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
     memory::register(&mut suite);
     ownership::register(&mut suite);
     process::register(&mut suite);
+    reach::register(&mut suite);
     recovery::register(&mut suite);
     refusals::register(&mut suite);
     rights::register(&mut suite);
