@@ -28,6 +28,7 @@ mod main_path;
 mod many;
 mod memory;
 mod ownership;
+mod planes;
 mod process;
 mod reach;
 mod recovery;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
     many::register(&mut suite);
     memory::register(&mut suite);
     ownership::register(&mut suite);
+    planes::register(&mut suite);
     process::register(&mut suite);
     reach::register(&mut suite);
     recovery::register(&mut suite);

@@ -75,7 +75,8 @@ async fn on_own_plane(ground: &Ground, plane: &ControlPlane, version: GarmVersio
     world.finish(operator).await
 }
 
-async fn apply_crds(plane: &ControlPlane) -> Result<()> {
+/// Installs the CRDs of the repository, or puts them back.
+pub async fn apply_crds(plane: &ControlPlane) -> Result<()> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/crds");
     plane.kubectl_ok(&["apply", "-f", folder], "").await?;
     let established = [
