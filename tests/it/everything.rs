@@ -150,7 +150,7 @@ async fn ensure_no_spec_is_ours(world: &World<'_>) -> Result<()> {
 }
 
 /// Names of labels whose values are few, whatever the operator works on.
-const LABELS: [&str; 14] = [
+const LABELS: [&str; 8] = [
     "code",
     "controller",
     "host",
@@ -158,13 +158,7 @@ const LABELS: [&str; 14] = [
     "le",
     "method",
     "name",
-    "namespace",
     "result",
-    "route",
-    "status",
-    "verb",
-    "version",
-    "collection",
 ];
 
 /// Fails when a metric tells one object from another. Names are those of queues.
