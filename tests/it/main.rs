@@ -21,6 +21,7 @@ mod ids;
 mod input;
 mod kinds;
 mod leaks;
+mod lease;
 mod leftovers;
 mod main_path;
 mod many;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     input::register(&mut suite);
     kinds::register(&mut suite);
     leaks::register(&mut suite);
+    lease::register(&mut suite);
     leftovers::register(&mut suite);
     main_path::register(&mut suite);
     many::register(&mut suite);
