@@ -24,6 +24,7 @@ mod input;
 mod kinds;
 mod lag;
 mod leaks;
+mod lease;
 mod leftovers;
 mod lists;
 mod main_path;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
     kinds::register(&mut suite);
     lag::register(&mut suite);
     leaks::register(&mut suite);
+    lease::register(&mut suite);
     leftovers::register(&mut suite);
     lists::register(&mut suite);
     main_path::register(&mut suite);
