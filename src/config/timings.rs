@@ -40,6 +40,11 @@ pub struct Timings {
     pub watch_stuck: Duration,
     /// Deadline for one call to the Kubernetes API. Not scaled.
     pub kube_call: Duration,
+    /// How long a review waits for a watch that has not delivered its first list, or for its turn. Not scaled, like the next: the API server's
+    /// patience is not ours.
+    pub webhook_wait: Duration,
+    /// How long the answer to a review may take: a little less than the API server waits, so that it gets one.
+    pub webhook_answer: Duration,
     /// How long calls in flight may go on after SIGTERM before they are dropped.
     pub shutdown_drop: Duration,
     /// How long other replicas wait for a renewal of the Lease before they take it over.
@@ -111,6 +116,8 @@ impl Default for Timings {
             pool_delete_settle: s(6),
             watch_stuck: s(8 * 60),
             kube_call: s(30),
+            webhook_wait: s(2),
+            webhook_answer: s(4),
             shutdown_drop: s(2),
             lease_duration: s(15),
             lease_renew: s(10),
@@ -145,6 +152,8 @@ impl Timings {
             pool_delete_settle: self.pool_delete_settle,
             watch_stuck: self.watch_stuck,
             kube_call: self.kube_call,
+            webhook_wait: self.webhook_wait,
+            webhook_answer: self.webhook_answer,
             shutdown_drop: self.shutdown_drop,
             lease_duration: f(self.lease_duration),
             lease_renew: f(self.lease_renew),

@@ -12,6 +12,7 @@ mod changes;
 mod comparison;
 mod crash;
 mod deletion;
+mod duplicates;
 mod endpoints;
 mod entities;
 mod everything;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     comparison::register(&mut suite);
     crash::register(&mut suite);
     deletion::register(&mut suite);
+    duplicates::register(&mut suite);
     endpoints::register(&mut suite);
     entities::register(&mut suite);
     everything::register(&mut suite);
