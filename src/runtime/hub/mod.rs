@@ -58,7 +58,6 @@ impl Default for Options {
         Self {
             page_size: 500,
             capacity: 2048,
-            // With the reconnect, a change behind a dead connection is seen within 220 s.
             watch_timeout: Duration::from_secs(180),
             metrics: None,
         }

@@ -11,13 +11,12 @@ use anyhow::{Context, Result, bail};
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, Config, api::PostParams};
-use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
-};
+use rcgen::KeyPair;
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, process::Command, sync::Mutex};
 
 use crate::{
+    certificates::Certificates,
     guard::Guard,
     poll::Patience,
     ports::{ATTEMPTS, free_ports, taken},
@@ -277,24 +276,10 @@ fn write_credentials(directory: &Path, token: &str) -> Result<String> {
     write("accounts.key", &accounts.serialize_pem())?;
     write("accounts.pub", &accounts.public_key_pem())?;
 
-    let ca_key = KeyPair::generate().context("make the CA's key")?;
-    let mut ca = CertificateParams::new(Vec::new()).context("make the CA")?;
-    ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    let ca_pem = ca.self_signed(&ca_key).context("make the CA")?.pem();
-    let issuer = Issuer::new(ca, ca_key);
-    let key = KeyPair::generate().context("make the server's key")?;
-    let mut leaf = CertificateParams::new(vec!["localhost".to_owned()])
-        .context("make the server's certificate")?;
-    leaf.subject_alt_names
-        .push(SanType::IpAddress(std::net::Ipv4Addr::LOCALHOST.into()));
-    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    leaf.use_authority_key_identifier_extension = true;
-    let leaf = leaf
-        .signed_by(&key, &issuer)
-        .context("sign the server's certificate")?;
-    write("server.crt", &leaf.pem())?;
-    write("server.key", &key.serialize_pem())?;
-    Ok(ca_pem)
+    let server = Certificates::new()?;
+    write("server.crt", &server.certificate_pem)?;
+    write("server.key", &server.key_pem)?;
+    Ok(server.ca_pem)
 }
 
 fn etcd(program: &Path, directory: &Path, client_port: u16, peer_port: u16) -> Command {

@@ -1,5 +1,6 @@
 //! Real servers, fakes and proxies that garm-operator is tested on.
 
+mod certificates;
 mod control_plane;
 mod crds;
 mod entry;
@@ -17,6 +18,7 @@ mod provider;
 pub mod proxy;
 pub mod servers;
 
+pub use certificates::Certificates;
 pub use control_plane::ControlPlane;
 pub use crds::ConversionEndpoint;
 pub use entry::entry;
