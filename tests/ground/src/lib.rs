@@ -18,7 +18,7 @@ mod provider;
 pub mod proxy;
 pub mod servers;
 
-pub use certificates::Certificates;
+pub use certificates::{Authority, Certificates};
 pub use control_plane::ControlPlane;
 pub use crds::ConversionEndpoint;
 pub use entry::entry;
