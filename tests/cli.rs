@@ -345,24 +345,32 @@ fn no_password_is_ever_shown() {
 }
 
 #[test]
-fn crds_are_printed_or_written_as_committed() {
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
-    let printed = call(&["generate", "crds"], &[]);
-    assert_eq!(printed.code, 0);
-    let folder = Folder::new("crds");
-    let out = folder.0.join("new/crds");
-    assert_eq!(
-        call(&["generate", "crds", "--out", out.to_str().unwrap()], &[]).code,
-        0
-    );
-    for entry in std::fs::read_dir(committed).unwrap() {
-        let entry = entry.unwrap();
-        let text = std::fs::read_to_string(entry.path()).unwrap();
-        assert!(printed.out.contains(&text), "{:?}", entry.file_name());
-        assert_eq!(
-            std::fs::read_to_string(out.join(entry.file_name())).unwrap(),
-            text
-        );
+fn generated_files_are_printed_or_written_as_committed() {
+    for (what, options) in [
+        ("crds", &[&[][..]][..]),
+        ("webhooks", &[&[][..], &["--cert-manager"]]),
+    ] {
+        let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join(what);
+        let mut printed = String::new();
+        for options in options {
+            let ended = call(&[&["generate", what], *options].concat(), &[]);
+            assert_eq!(ended.code, 0);
+            printed += &ended.out;
+        }
+        let folder = Folder::new(what);
+        let out = folder.0.join("new").join(what);
+        let out = out.to_str().unwrap();
+        assert_eq!(call(&["generate", what, "--out", out], &[]).code, 0);
+        let mut length = 0;
+        for entry in std::fs::read_dir(committed).unwrap() {
+            let entry = entry.unwrap();
+            let text = std::fs::read_to_string(entry.path()).unwrap();
+            assert!(printed.contains(&text), "{:?}", entry.file_name());
+            let written = std::fs::read_to_string(Path::new(out).join(entry.file_name()));
+            assert_eq!(written.unwrap(), text);
+            length += text.len() + "---\n".len();
+        }
+        assert_eq!(printed.len(), length, "each file once");
     }
 }
 
