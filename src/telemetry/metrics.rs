@@ -19,15 +19,9 @@ use prometheus_client::{
 };
 
 use self::families::{
-<<<<<<< main
-    CertificateFamilies, ControllerLabel, GarmFamilies, HubFamilies, KindLabel, LeaseLabel,
-    MethodLabel, QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel, ResultLabel, Seconds,
-    registered,
-=======
-    AnswerLabel, ControllerLabel, GarmFamilies, HubFamilies, KindLabel, MethodLabel, QueueFamilies,
-    QueueLabel, ReconcileFamilies, RequestLabel, ResultLabel, Seconds, WebhookFamilies,
-    WebhookLabel, registered,
->>>>>>> ac33586c75d92e3c24b12c23f308a3ff7a22f50d
+    AnswerLabel, CertificateFamilies, ControllerLabel, GarmFamilies, HubFamilies, KindLabel,
+    LeaseLabel, MethodLabel, QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel,
+    ResultLabel, Seconds, WebhookFamilies, WebhookLabel, registered,
 };
 use super::process::ProcessCollector;
 
@@ -81,11 +75,8 @@ pub struct Metrics {
     reconcile: ReconcileFamilies,
     queue: QueueFamilies,
     hub: HubFamilies,
-<<<<<<< main
     certificate: CertificateFamilies,
-=======
     webhook: WebhookFamilies,
->>>>>>> ac33586c75d92e3c24b12c23f308a3ff7a22f50d
     requests: Family<RequestLabel, Counter>,
     leader: Family<LeaseLabel, Gauge>,
 }
@@ -115,11 +106,8 @@ impl Metrics {
             hub,
             reconcile: ReconcileFamilies::register(&mut registry),
             queue: QueueFamilies::register(&mut registry),
-<<<<<<< main
             certificate: CertificateFamilies::register(&mut registry),
-=======
             webhook: WebhookFamilies::register(&mut registry),
->>>>>>> ac33586c75d92e3c24b12c23f308a3ff7a22f50d
             requests: registered(
                 &mut registry,
                 "rest_client_requests",
