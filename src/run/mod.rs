@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use axum::Router;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::{Admission, Settings};
 use crate::api::meta;
 use crate::config::{Config, Timings};
 use crate::runtime::lease::{Elector, Grace, Leadership, Term, Times, each_term};
@@ -65,7 +65,12 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let serving = CancellationToken::new();
     let hubs = watches::start(&kube, &config, &registry, &stop);
     let mut webhooks = JoinSet::new();
-    let router = Router::new();
+    let admission = Arc::new(Admission::new(hubs.clone(), Settings::new(&config)));
+    let router = Arc::clone(&admission).router(&registry);
+    webhooks.spawn({
+        let stop = stop.clone();
+        async move { admission.run(&stop).await }
+    });
     let ready = serve::webhooks(&config, &registry, router, &stop, &mut webhooks).await?;
     let servers = serve::probes_and_metrics(&config, &registry, &hubs, ready, &serving).await?;
     tokio::spawn(warn_of_missing_crds(kube.clone()));
