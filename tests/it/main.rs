@@ -24,6 +24,7 @@ mod lag;
 mod leaks;
 mod leftovers;
 mod lists;
+mod lives;
 mod main_path;
 mod many;
 mod memory;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
     leaks::register(&mut suite);
     leftovers::register(&mut suite);
     lists::register(&mut suite);
+    lives::register(&mut suite);
     main_path::register(&mut suite);
     many::register(&mut suite);
     memory::register(&mut suite);
