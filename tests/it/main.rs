@@ -27,6 +27,7 @@ mod leaks;
 mod lease;
 mod leftovers;
 mod lists;
+mod lives;
 mod main_path;
 mod many;
 mod memory;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
     lease::register(&mut suite);
     leftovers::register(&mut suite);
     lists::register(&mut suite);
+    lives::register(&mut suite);
     main_path::register(&mut suite);
     many::register(&mut suite);
     memory::register(&mut suite);
