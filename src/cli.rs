@@ -15,7 +15,9 @@ use crate::{
         self, Config, Problem, Problems, Sort, Sources,
         settings::{Kind, SETTINGS, Setting},
     },
+    domain::defaults::PoolDefaults,
     generate,
+    validate::{self, schema::Schemas},
 };
 
 /// What the command line asks for.
@@ -48,6 +50,7 @@ where
             done(writeln!(io::stdout(), "garm-operator {VERSION}").map_err(Into::into))
         }
         Some(("generate", matches)) => done(generate(matches)),
+        Some(("validate", matches)) => validate(matches),
         _ => configure(&matches, env.into_iter().collect()),
     }
 }
@@ -121,6 +124,40 @@ fn generate(matches: &ArgMatches) -> anyhow::Result<()> {
     }
 }
 
+/// Judges manifests and prints what was found: findings on standard output, what cannot be read and the sum on standard error.
+fn validate(matches: &ArgMatches) -> Task {
+    let paths: Vec<PathBuf> = matches
+        .get_many::<PathBuf>("filename")
+        .map(|paths| paths.cloned().collect())
+        .unwrap_or_default();
+    let mut unreadable = Vec::new();
+    let inputs = validate::input::read(&paths, &mut unreadable);
+    let mut report = validate::validate(&inputs, &Schemas::new(), &PoolDefaults::default());
+    report.unreadable.splice(0..0, unreadable);
+    let is_json = matches
+        .get_one::<String>("output")
+        .is_some_and(|output| output == "json");
+    let printed = if is_json {
+        report
+            .to_json()
+            .map_err(Into::into)
+            .and_then(|json| writeln!(io::stdout(), "{json}"))
+    } else {
+        write!(io::stdout(), "{}", report.to_text())
+    };
+    for fault in &report.unreadable {
+        let _ = writeln!(io::stderr(), "{fault}");
+    }
+    let _ = writeln!(io::stderr(), "{}", report.summary());
+    match printed {
+        Ok(()) => {
+            let strict = matches.get_flag("strict");
+            Task::Exit(exit_code(report.exit_code(strict)))
+        }
+        Err(error) => done(Err(error.into())),
+    }
+}
+
 fn refuse(problems: &Problems) -> Task {
     let _ = writeln!(io::stderr(), "failed to read config: {problems}");
     Task::Exit(exit_code(problems.exit_code()))
@@ -151,6 +188,34 @@ fn command() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("folder to write to, one file for each kind"),
         );
+    let validate = Command::new("validate")
+        .about("Judge manifests without a cluster, as admission would")
+        .after_help("Exit codes: 0 clean or warnings only, 1 errors (with --strict warnings too), 2 input that cannot be read.")
+        .arg(
+            Arg::new("filename")
+                .short('f')
+                .long("filename")
+                .value_name("FILE|DIR|-")
+                .value_parser(value_parser!(PathBuf))
+                .action(ArgAction::Append)
+                .required(true)
+                .help("YAML or JSON file, folder with all below it, or - for standard input; may be given several times"),
+        )
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FORM")
+                .value_parser(["text", "json"])
+                .default_value("text")
+                .help("form of the findings"),
+        )
+        .arg(
+            Arg::new("strict")
+                .long("strict")
+                .action(ArgAction::SetTrue)
+                .help("let warnings fail as well"),
+        );
     Command::new("garm-operator")
         .version(VERSION)
         .about("Kubernetes operator for GARM, the runner manager for GitHub Actions")
@@ -165,6 +230,7 @@ fn command() -> Command {
                 .value_parser(truth).help("print the configuration with the source of each value, and exit"))
         .arg(Arg::new("timings-scale").long("timings-scale").hide(true).value_parser(value_parser!(f64)))
         .subcommand(Command::new("generate").about("Write files that follow from the code").subcommand_required(true).subcommand(crds))
+        .subcommand(validate)
         .subcommand(Command::new("version").about("Print the version"))
 }
 

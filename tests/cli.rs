@@ -374,3 +374,52 @@ fn version_is_printed() {
         (0, format!("garm-operator {}\n", env!("CARGO_PKG_VERSION")))
     );
 }
+
+#[test]
+fn validate_tells_findings_by_line_and_ends_with_a_code_for_each_case() {
+    let folder = Folder::new("validate");
+    let good = folder.file(
+        "good.yaml",
+        "apiVersion: garm-operator.mercedes-benz.com/v1beta1\nkind: Image\nmetadata: {name: ubuntu}\nspec: {tag: \"24.04\"}\n",
+    );
+    let doubtful = folder.file(
+        "doubtful.json",
+        "{\"apiVersion\": \"garm-operator.mercedes-benz.com/v1alpha1\", \"kind\": \"Image\", \"metadata\": {\"name\": \"a\"}, \"spec\": {\"tag\": \"b\"}}",
+    );
+    let wrong = folder.file(
+        "wrong.yaml",
+        "apiVersion: garm-operator.mercedes-benz.com/v1beta1\nkind: Image\nmetadata: {name: ubuntu}\nspec:\n  tga: x\n",
+    );
+    let broken = folder.file("broken.yml", "kind: [\n");
+    let ended = call(&["validate", "-f", &good], &[]);
+    assert_eq!((ended.code, ended.out.as_str()), (0, ""), "{}", ended.err);
+    assert_eq!(call(&["validate", "-f", &doubtful], &[]).code, 0);
+    assert_eq!(
+        call(&["validate", "--strict", "-f", &doubtful], &[]).code,
+        1
+    );
+    let ended = call(&["validate", "-f", &good, "-f", &wrong], &[]);
+    assert_eq!(ended.code, 1);
+    assert!(
+        ended
+            .out
+            .contains(&format!("{wrong}:5: Image/ubuntu: spec.tga: ")),
+        "{}",
+        ended.out
+    );
+    let ended = call(&["validate", "-f", &wrong, "-f", &broken], &[]);
+    assert_eq!(ended.code, 2);
+    assert!(ended.out.contains("spec.tga"), "{}", ended.out);
+    assert!(ended.err.contains("broken.yml"), "{}", ended.err);
+    for unusable in [&["validate"][..], &["validate", "-f", "/absent"]] {
+        assert_eq!(call(unusable, &[]).code, 2);
+    }
+    let ended = call(
+        &["validate", "-o", "json", "-f", folder.0.to_str().unwrap()],
+        &[],
+    );
+    let json: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!((ended.code, &json["objects"]), (2, &3.into()));
+    assert_eq!(json["errors"], 1);
+    assert_eq!(json["warnings"], 2);
+}

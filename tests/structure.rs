@@ -21,8 +21,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "controllers",
         &["api", "domain", "garm", "runtime", "telemetry", "config"],
     ),
+    ("admission", &["api", "domain"]),
     ("generate", &["api"]),
-    ("cli", &["config", "generate", "run"]),
+    ("validate", &["api", "domain", "generate"]),
+    ("cli", &["config", "domain", "generate", "run", "validate"]),
     (
         "run",
         &[

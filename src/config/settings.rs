@@ -90,7 +90,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("operator.healthProbeBindAddress", "operator-health-probe-bind-address", "OPERATOR_HEALTH_PROBE_BIND_ADDRESS", Kind::Text, ":8081",
         "address that serves health probes; 0 switches it off"),
     setting("operator.leaderElection", "operator-leader-election", "OPERATOR_LEADER_ELECTION", Kind::Bool, "false",
-        "let only one of several replicas work at a time (no effect in this version)"),
+        "let only one of several replicas work at a time; all serve webhooks, probes and metrics"),
     setting("operator.syncPeriod", "operator-sync-period", "OPERATOR_SYNC_PERIOD", Kind::Duration, "5m0s",
         "time between two full comparisons with GARM"),
     setting("operator.watchNamespace", "operator-watch-namespace", "OPERATOR_WATCH_NAMESPACE", Kind::Text, "",

@@ -42,6 +42,12 @@ pub struct Timings {
     pub kube_call: Duration,
     /// How long calls in flight may go on after SIGTERM before they are dropped.
     pub shutdown_drop: Duration,
+    /// How long other replicas wait for a renewal of the Lease before they take it over.
+    pub lease_duration: Duration,
+    /// How long the leader works without a successful renewal of the Lease; shorter than its duration.
+    pub lease_renew: Duration,
+    /// Between two renewals of the Lease.
+    pub lease_retry: Duration,
     /// The connection to GARM.
     pub garm: garm::Timings,
     /// The webhook listener and its certificate.
@@ -106,6 +112,9 @@ impl Default for Timings {
             watch_stuck: s(8 * 60),
             kube_call: s(30),
             shutdown_drop: s(2),
+            lease_duration: s(15),
+            lease_renew: s(10),
+            lease_retry: s(2),
             garm: garm::Timings::default(),
             webhook: WebhookTimings::default(),
         }
@@ -137,6 +146,9 @@ impl Timings {
             watch_stuck: self.watch_stuck,
             kube_call: self.kube_call,
             shutdown_drop: self.shutdown_drop,
+            lease_duration: f(self.lease_duration),
+            lease_renew: f(self.lease_renew),
+            lease_retry: f(self.lease_retry),
             garm: scaled_garm(&self.garm, factor),
             webhook: WebhookTimings {
                 files_poll: f(self.webhook.files_poll),

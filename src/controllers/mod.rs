@@ -26,6 +26,7 @@ use crate::runtime::status::StatusWriter;
 
 pub mod credential;
 pub mod driver;
+pub mod duplicates;
 pub mod endpoint;
 pub mod pool;
 pub mod reaper;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Timings;
 use crate::controllers::{Context, Hubs, wiring};
 use crate::domain::pushed::Hasher;
-use crate::garm::{Garm, NoObserver, PasswordSource, Settings};
+use crate::garm::{Garm, NoObserver, PasswordSource, Permit, Settings};
 use crate::runtime::hub::{Hub, Options};
 use crate::runtime::secrets::SecretReader;
 use crate::runtime::status::StatusWriter;
@@ -64,7 +64,7 @@ pub(super) async fn context(objects: Vec<Value>) -> Arc<Context> {
         repositories: Hub::start_with(&kube, &[], &few, wiring::index_scope, &token),
         organizations: Hub::start_with(&kube, &[], &few, wiring::index_scope, &token),
         enterprises: Hub::start_with(&kube, &[], &few, wiring::index_scope, &token),
-        images: Hub::start(&kube, &[], &token),
+        images: Hub::start_with(&kube, &[], &few, wiring::index_image, &token),
         pools: Hub::start_with(&kube, &[], &few, wiring::index_pool, &token),
         runners: Hub::start_with(&kube, &[], &few, wiring::index_runner, &token),
         server_configs: Hub::start(&kube, &[], &token),
@@ -84,6 +84,7 @@ pub(super) async fn context(objects: Vec<Value>) -> Arc<Context> {
         ca_file: None,
         timings: timings.garm,
         poll_instances: true,
+        permit: Permit::default(),
     };
     Arc::new(Context {
         secrets: SecretReader::new(kube.clone()),

@@ -14,6 +14,7 @@ pub mod lifecycle;
 pub mod ownership;
 pub mod pool;
 pub mod pushed;
+pub mod reference;
 pub mod runner;
 pub mod scope;
 pub mod server_config;

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::client::Client;
 use super::error::Error;
-use super::settings::{NoObserver, PasswordSource, Settings, Timings};
+use super::settings::{NoObserver, PasswordSource, Permit, Settings, Timings};
 use super::wire::{CreatePool, EntityKind, UpdatePool};
 
 const LOCKED: (u16, &str) = (500, r#"{"error":"Server error","details":""}"#);
@@ -90,6 +90,7 @@ async fn start(answers: impl IntoIterator<Item = (u16, &'static str)>) -> (Clien
         ca_file: None,
         timings,
         poll_instances: false,
+        permit: Permit::default(),
     };
     (
         Client::new(Arc::new(settings), Arc::new(NoObserver)),
@@ -229,6 +230,7 @@ async fn says_that_nobody_listens() {
         ca_file: None,
         timings: Timings::default(),
         poll_instances: false,
+        permit: Permit::default(),
     };
     let given = Settings {
         password: PasswordSource::Value("hunter2".to_owned().into()),

@@ -19,8 +19,9 @@ use prometheus_client::{
 };
 
 use self::families::{
-    CertificateFamilies, ControllerLabel, GarmFamilies, HubFamilies, KindLabel, MethodLabel,
-    QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel, ResultLabel, Seconds, registered,
+    CertificateFamilies, ControllerLabel, GarmFamilies, HubFamilies, KindLabel, LeaseLabel,
+    MethodLabel, QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel, ResultLabel, Seconds,
+    registered,
 };
 use super::process::ProcessCollector;
 
@@ -76,6 +77,7 @@ pub struct Metrics {
     hub: HubFamilies,
     certificate: CertificateFamilies,
     requests: Family<RequestLabel, Counter>,
+    leader: Family<LeaseLabel, Gauge>,
 }
 
 impl Default for Metrics {
@@ -108,6 +110,12 @@ impl Metrics {
                 &mut registry,
                 "rest_client_requests",
                 "Number of HTTP requests to the API server, partitioned by status code, method, and host",
+                Family::default(),
+            ),
+            leader: registered(
+                &mut registry,
+                "leader_election_master_status",
+                "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
                 Family::default(),
             ),
             hooks: Mutex::default(),
@@ -191,6 +199,14 @@ impl Metrics {
             host: host.to_owned(),
         };
         self.requests.get_or_create(&label).inc();
+    }
+
+    /// Says whether this replica leads by the Lease of this name.
+    pub(crate) fn leads(&self, lease: &str, leads: bool) {
+        let label = LeaseLabel {
+            name: lease.to_owned(),
+        };
+        self.leader.get_or_create(&label).set(i64::from(leads));
     }
 
     /// Opens the metrics of one controller, all at zero. `name` is the lower-case kind.

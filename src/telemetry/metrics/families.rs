@@ -64,6 +64,12 @@ pub(super) struct KindLabel {
     pub(super) kind: String,
 }
 
+/// What replicas elect a leader by.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct LeaseLabel {
+    pub(super) name: String,
+}
+
 /// About GARM: the Go operator's own names.
 pub(super) struct GarmFamilies {
     pub(super) token_expiry: Seconds,

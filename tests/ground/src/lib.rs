@@ -1,6 +1,7 @@
 //! Real servers, fakes and proxies that garm-operator is tested on.
 
 mod control_plane;
+mod crds;
 mod entry;
 pub mod garm;
 mod github;
@@ -16,6 +17,7 @@ pub mod proxy;
 pub mod servers;
 
 pub use control_plane::ControlPlane;
+pub use crds::ConversionEndpoint;
 pub use entry::entry;
 pub use garm::{Garm, GarmOptions, Job, Owner, Setup};
 pub use github::{FakeGithub, GithubRunner};
