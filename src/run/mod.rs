@@ -73,7 +73,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 
     let leadership = stand(&kube, &config, &registry, &stop, &mut parts);
     if let Some(webhooks) = webhooks {
-        webhooks.keep_certificate(&config, &registry, &stop, &mut parts);
+        webhooks.keep_certificate(&kube, &config, &registry, &leadership, &stop, &mut parts);
     }
     let leader = Leader::new(kube, config.clone(), registry, hubs)?;
     parts.spawn(lead(

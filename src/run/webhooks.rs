@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use axum::Router;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::Parts;
+use super::{Parts, grace};
 use crate::config::{Config, WebhookCerts};
+use crate::runtime::lease::{Leadership, each_term};
 use crate::server;
-use crate::server::certs::Files;
+use crate::server::certs::{Files, SelfManaged};
 use crate::server::health::Check;
 use crate::server::tls::{self, ServerCertificate};
 use crate::telemetry::metrics::Metrics;
@@ -57,11 +59,13 @@ impl Webhooks {
         })
     }
 
-    /// Gets the certificate, and each later one.
+    /// Gets the certificate, and each later one. Where it is our own, whoever leads replaces its CA and makes it known.
     pub(super) fn keep_certificate(
         self,
+        kube: &kube::Client,
         config: &Config,
         registry: &Arc<Metrics>,
+        leadership: &watch::Receiver<Leadership>,
         stop: &CancellationToken,
         parts: &mut Parts,
     ) {
@@ -75,7 +79,33 @@ impl Webhooks {
                     Ok(())
                 });
             }
-            WebhookCerts::SelfManaged => {}
+            WebhookCerts::SelfManaged => {
+                let (own, publisher) = SelfManaged::new(
+                    kube,
+                    settings,
+                    times.secret_poll,
+                    self.certificate,
+                    Arc::clone(registry),
+                    leadership.clone(),
+                );
+                let (stop, grace) = (stop.clone(), grace(&config.timings));
+                let kept = own.run(stop.clone());
+                parts.spawn(async move {
+                    kept.await;
+                    Ok(())
+                });
+                let leadership = leadership.clone();
+                parts.spawn(async move {
+                    let work = |term, end| {
+                        let published = publisher.clone().run(term, end);
+                        async move {
+                            published.await;
+                            anyhow::Ok(())
+                        }
+                    };
+                    each_term(leadership, &stop, grace, work).await
+                });
+            }
         }
     }
 }
