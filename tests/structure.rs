@@ -25,8 +25,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "controllers",
         &["api", "domain", "garm", "runtime", "telemetry", "config"],
     ),
-    ("admission", &["api", "domain"]),
-    ("generate", &["api"]),
+    (
+        "admission",
+        &[
+            "api",
+            "domain",
+            "runtime",
+            "telemetry",
+            "config",
+            "controllers",
+        ],
+    ),
+    ("generate", &["api", "admission::hooks"]),
     ("validate", &["api", "domain", "generate"]),
     ("cli", &["config", "domain", "generate", "run", "validate"]),
     (
@@ -40,6 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "server",
             "config",
             "controllers",
+            "admission",
         ],
     ),
 ];

@@ -20,8 +20,8 @@ pub const LAST_SYNC_TIME: &str = "garm-operator.mercedes-benz.com/last-sync-time
 pub const PUSHED: &str = "garm-operator.mercedes-benz.com/pushed";
 /// Annotation of ours: id of the GitHub webhook that was installed for this object.
 pub const WEBHOOK_ID: &str = "garm-operator.mercedes-benz.com/webhook-id";
-/// Annotation of ours, on v1alpha1 objects only: what v1beta1 says and v1alpha1 cannot, a JSON object.
-pub const CONVERSION_DATA: &str = "garm-operator.mercedes-benz.com/conversion-data";
+/// Start of annotations of ours, on v1alpha1 objects only: each holds, as JSON, a field of the spec that v1alpha1 lacks.
+pub const V1BETA1_FIELD: &str = "garm-operator.mercedes-benz.com/v1beta1.";
 /// Annotation of users: `"true"` on a terminating object drops our finalizer without any call to GARM.
 pub const FORCE_DELETE: &str = "garm-operator.mercedes-benz.com/force-delete";
 /// Annotation of users: `"true"` on a Runner or Pool makes GARM remove instances although the provider fails.

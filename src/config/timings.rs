@@ -35,11 +35,17 @@ pub struct Timings {
     /// How long a pool must have been disabled before it is deleted: a creation tick of GARM that was under way goes on for about
     /// 3 s. Not scaled: GARM's clock is not ours.
     pub pool_delete_settle: Duration,
-    /// After how long without progress a watch counts as stuck, so that `/healthz` fails: more than two watch requests. Not scaled: their length
-    /// is not either.
+    /// Length of one watch request, in whole seconds and at least one. A connection that died silently is noticed after this and 5 s.
+    pub watch: Duration,
+    /// After how long without progress a watch counts as stuck, so that `/healthz` fails: more than two watch requests.
     pub watch_stuck: Duration,
     /// Deadline for one call to the Kubernetes API. Not scaled.
     pub kube_call: Duration,
+    /// How long a review waits for a watch that has not delivered its first list, or for its turn. Not scaled, like the next: the API server's
+    /// patience is not ours.
+    pub webhook_wait: Duration,
+    /// How long the answer to a review may take: a little less than the API server waits, so that it gets one.
+    pub webhook_answer: Duration,
     /// How long calls in flight may go on after SIGTERM before they are dropped.
     pub shutdown_drop: Duration,
     /// How long other replicas wait for a renewal of the Lease before they take it over.
@@ -109,8 +115,12 @@ impl Default for Timings {
             create_again: s(5 * 60),
             marker_orphan_age: s(5 * 60),
             pool_delete_settle: s(6),
+            // With the reconnect, a change behind a dead connection is seen within 220 s.
+            watch: s(180),
             watch_stuck: s(8 * 60),
             kube_call: s(30),
+            webhook_wait: s(2),
+            webhook_answer: s(4),
             shutdown_drop: s(2),
             lease_duration: s(15),
             lease_renew: s(10),
@@ -143,8 +153,11 @@ impl Timings {
             create_again: f(self.create_again),
             marker_orphan_age: f(self.marker_orphan_age),
             pool_delete_settle: self.pool_delete_settle,
-            watch_stuck: self.watch_stuck,
+            watch: f(self.watch),
+            watch_stuck: f(self.watch_stuck),
             kube_call: self.kube_call,
+            webhook_wait: self.webhook_wait,
+            webhook_answer: self.webhook_answer,
             shutdown_drop: self.shutdown_drop,
             lease_duration: f(self.lease_duration),
             lease_renew: f(self.lease_renew),

@@ -36,7 +36,7 @@ pub mod scope;
 pub mod server_config;
 pub mod sweeper;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod wiring;
 
 /// The one watch of every kind, shared by all controllers.

@@ -81,9 +81,9 @@ impl FieldError {
         Self::new(Cause::Forbidden, path, format!("Forbidden: {detail}"))
     }
 
-    /// Refuses a value that another object has.
-    pub fn duplicate(path: impl Into<String>, value: impl Into<Value>, detail: &str) -> Self {
-        let message = format!("Duplicate value: {}: {detail}", shown(&value.into()));
+    /// Refuses values that another object has.
+    pub fn duplicate(path: impl Into<String>, detail: &str) -> Self {
+        let message = format!("Duplicate value: {detail}");
         Self::new(Cause::Duplicate, path, message)
     }
 
@@ -167,8 +167,8 @@ mod tests {
                 "FieldValueNotSupported",
             ),
             (
-                FieldError::duplicate("spec", "p", "equals Pool x"),
-                "spec: Duplicate value: \"p\": equals Pool x",
+                FieldError::duplicate("spec", "Pool x has the same"),
+                "spec: Duplicate value: Pool x has the same",
                 "FieldValueDuplicate",
             ),
         ] {

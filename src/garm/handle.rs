@@ -166,6 +166,12 @@ impl Garm {
         self.shared.mirror().get::<Instance>(&name.to_owned())
     }
 
+    /// Says whether GARM said lately of this very instance that it is gone: by an event, or as an answer. A list only leaves it out.
+    pub fn was_told_gone(&self, instance: &str) -> bool {
+        let mirror = self.shared.mirror();
+        mirror.was_told_gone::<Instance>(&instance.to_owned())
+    }
+
     /// All instances, those of scale sets included, in no order.
     pub fn instances(&self) -> Vec<Arc<Instance>> {
         self.shared.mirror().all()

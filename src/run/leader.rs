@@ -255,8 +255,10 @@ fn garm_settings(config: &Config, term: &Term) -> Settings {
     }
 }
 
-/// One recorder per reporting component: they are what dashboards and `kubectl describe` group events by.
+/// One recorder per reporting component: they are what dashboards and `kubectl describe` group events by. A right that is missing is missing
+/// for all of them, and said once.
 fn recorders(kube: &kube::Client) -> HashMap<&'static str, Events> {
+    let first = Events::new(kube.clone(), reporter::ENTERPRISE);
     [
         reporter::ENTERPRISE,
         reporter::ORGANIZATION,
@@ -268,7 +270,7 @@ fn recorders(kube: &kube::Client) -> HashMap<&'static str, Events> {
         reporter::GITHUB_CREDENTIAL,
     ]
     .into_iter()
-    .map(|component| (component, Events::new(kube.clone(), component)))
+    .map(|component| (component, first.component(component)))
     .collect()
 }
 

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use axum::Router;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::{Admission, Settings};
 use crate::api::meta;
 use crate::config::{Config, Timings};
 use crate::runtime::lease::{Elector, Grace, Leadership, Term, Times, each_term};
@@ -66,14 +66,29 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let serving = CancellationToken::new();
     let hubs = watches::start(&kube, &config, &registry, &stop);
     let mut parts = Parts::new();
-    let webhooks = webhooks::open(&config, Router::new(), &stop, &mut parts).await?;
+    let admission = Arc::new(Admission::new(hubs.clone(), Settings::new(&config)));
+    let router = Arc::clone(&admission).router(&registry);
+    parts.spawn({
+        let stop = stop.clone();
+        async move {
+            admission.run(&stop).await;
+            Ok(())
+        }
+    });
+    let webhooks = webhooks::open(&config, router, &stop, &mut parts).await?;
     let ready = webhooks.as_ref().map(|webhooks| webhooks.check(&stop));
     let servers = serve::probes_and_metrics(&config, &registry, &hubs, ready, &serving).await?;
     tokio::spawn(warn_of_missing_crds(kube.clone()));
 
     let leadership = stand(&kube, &config, &registry, &stop, &mut parts);
     if let Some(webhooks) = webhooks {
-        webhooks.keep_certificate(&kube, &config, &registry, &leadership, &stop, &mut parts);
+        let process = webhooks::Process {
+            kube: &kube,
+            config: &config,
+            registry: &registry,
+            stop: &stop,
+        };
+        webhooks.keep_certificate(&process, &leadership, &mut parts);
     }
     let leader = Leader::new(kube, config.clone(), registry, hubs)?;
     parts.spawn(lead(

@@ -1,4 +1,4 @@
-//! The ports of the process, which every replica serves.
+//! The ports for probes and metrics, which every replica serves.
 
 use std::sync::Arc;
 

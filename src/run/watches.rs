@@ -20,8 +20,8 @@ pub(super) fn start(
     let options = |page_size, capacity| Options {
         page_size,
         capacity,
+        watch_timeout: config.timings.watch,
         metrics: Some(Arc::clone(registry)),
-        ..Options::default()
     };
     let few = options(500, 2_048);
     Hubs {

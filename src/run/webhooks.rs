@@ -16,6 +16,14 @@ use crate::server::health::Check;
 use crate::server::tls::{self, ServerCertificate};
 use crate::telemetry::metrics::Metrics;
 
+/// What the process gives to its parts.
+pub(super) struct Process<'a> {
+    pub(super) kube: &'a kube::Client,
+    pub(super) config: &'a Config,
+    pub(super) registry: &'a Arc<Metrics>,
+    pub(super) stop: &'a CancellationToken,
+}
+
 /// A webhook port that is open.
 pub(super) struct Webhooks {
     certificate: Arc<ServerCertificate>,
@@ -62,13 +70,16 @@ impl Webhooks {
     /// Gets the certificate, and each later one. Where it is our own, whoever leads replaces its CA and makes it known.
     pub(super) fn keep_certificate(
         self,
-        kube: &kube::Client,
-        config: &Config,
-        registry: &Arc<Metrics>,
+        process: &Process<'_>,
         leadership: &watch::Receiver<Leadership>,
-        stop: &CancellationToken,
         parts: &mut Parts,
     ) {
+        let &Process {
+            kube,
+            config,
+            registry,
+            stop,
+        } = process;
         let (settings, times) = (&config.operator.webhook, config.timings.webhook);
         match settings.certs {
             WebhookCerts::Files => {

@@ -19,9 +19,9 @@ use prometheus_client::{
 };
 
 use self::families::{
-    CertificateFamilies, ControllerLabel, GarmFamilies, HubFamilies, KindLabel, LeaseLabel,
-    MethodLabel, QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel, ResultLabel, Seconds,
-    registered,
+    AnswerLabel, CertificateFamilies, ControllerLabel, GarmFamilies, HubFamilies, KindLabel,
+    LeaseLabel, MethodLabel, QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel,
+    ResultLabel, Seconds, WebhookFamilies, WebhookLabel, registered,
 };
 use super::process::ProcessCollector;
 
@@ -76,6 +76,7 @@ pub struct Metrics {
     queue: QueueFamilies,
     hub: HubFamilies,
     certificate: CertificateFamilies,
+    webhook: WebhookFamilies,
     requests: Family<RequestLabel, Counter>,
     leader: Family<LeaseLabel, Gauge>,
 }
@@ -106,6 +107,7 @@ impl Metrics {
             reconcile: ReconcileFamilies::register(&mut registry),
             queue: QueueFamilies::register(&mut registry),
             certificate: CertificateFamilies::register(&mut registry),
+            webhook: WebhookFamilies::register(&mut registry),
             requests: registered(
                 &mut registry,
                 "rest_client_requests",
@@ -254,6 +256,23 @@ impl Metrics {
         }
     }
 
+    /// Opens the metrics of one webhook, those of good and bad answers at zero. `path` names it.
+    pub(crate) fn webhook(&self, path: &'static str) -> WebhookMetrics {
+        let families = &self.webhook;
+        let label = WebhookLabel { webhook: path };
+        let metrics = WebhookMetrics {
+            path,
+            requests: families.requests.clone(),
+            latency: families.latency.get_or_create_owned(&label),
+            in_flight: families.in_flight.get_or_create_owned(&label),
+        };
+        // Dashboards divide by these.
+        for code in [200, 500] {
+            drop(metrics.requests.get_or_create(&metrics.label(code)));
+        }
+        metrics
+    }
+
     /// Opens the metrics of one kind's watch, all at zero.
     pub(crate) fn hub(&self, kind: &str) -> HubMetrics {
         let label = KindLabel {
@@ -307,6 +326,46 @@ impl QueueMetrics {
         self.retries.inc_by(retries);
         self.unfinished.set(unfinished.as_secs_f64());
         self.longest.set(longest.as_secs_f64());
+    }
+}
+
+/// Metrics of one webhook.
+#[derive(Clone, Debug)]
+pub(crate) struct WebhookMetrics {
+    path: &'static str,
+    requests: Family<AnswerLabel, Counter>,
+    latency: Histogram,
+    in_flight: Gauge,
+}
+
+impl WebhookMetrics {
+    fn label(&self, code: u16) -> AnswerLabel {
+        AnswerLabel {
+            webhook: self.path,
+            code,
+        }
+    }
+
+    /// Counts a request under way until the answer is dropped.
+    pub(crate) fn begin(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight(self.in_flight.clone())
+    }
+
+    /// Counts an answer with this HTTP status after this time.
+    pub(crate) fn answered(&self, code: u16, after: Duration) {
+        self.requests.get_or_create(&self.label(code)).inc();
+        self.latency.observe(after.as_secs_f64());
+    }
+}
+
+/// A request under way; the end of this value is the end of the request, also of one that was given up.
+#[derive(Debug)]
+pub(crate) struct InFlight(Gauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

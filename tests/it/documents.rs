@@ -41,7 +41,7 @@ pub fn message(object: &Value, type_: &str) -> String {
 /// Joins documents, giving each its API version where it has none.
 pub fn join(documents: &[String]) -> String {
     documents.iter().fold(String::new(), |mut all, document| {
-        let version = if document.contains("apiVersion:") {
+        let version = if document.contains("apiVersion") {
             ""
         } else {
             "apiVersion: garm-operator.mercedes-benz.com/v1beta1\n"

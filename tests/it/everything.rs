@@ -113,8 +113,73 @@ async fn all_kinds(ground: &Ground, version: GarmVersion) -> Result<()> {
     resyncs(&world, 10).await?;
     world.ensure_nothing_written(mark)?;
 
+    ensure_no_spec_is_ours(&world).await?;
     gone_with_its_namespace(&world).await?;
+    let whole = world.kube.requests();
+    let mut whole = whole
+        .iter()
+        .filter(|request| request.method == http::Method::PUT);
+    ensure!(whole.next().is_none(), "whole objects were written");
+    ensure_labels_are_bounded(&operator.metrics().await?)?;
     world.finish(operator).await
+}
+
+/// Fails when the operator owns a field of any spec.
+async fn ensure_no_spec_is_ours(world: &World<'_>) -> Result<()> {
+    let mut ours = 0;
+    for (kind, _) in READY.into_iter().chain([("image", ""), ("runner", "")]) {
+        for object in world.list(kind).await? {
+            let managers = object["metadata"]["managedFields"].as_array();
+            for manager in managers.into_iter().flatten() {
+                if manager["manager"] != "garm-operator" {
+                    continue;
+                }
+                ours += 1;
+                // A Runner is made by us, with a spec that has no fields.
+                let spec = &manager["fieldsV1"]["f:spec"];
+                let is_empty = spec.as_object().is_some_and(serde_json::Map::is_empty);
+                ensure!(
+                    spec.is_null() || (kind == "runner" && is_empty),
+                    "{kind}: {manager}"
+                );
+            }
+        }
+    }
+    ensure!(ours > 0, "nobody is called garm-operator");
+    Ok(())
+}
+
+/// Names of labels whose values are few, whatever the operator works on.
+const LABELS: [&str; 8] = [
+    "code",
+    "controller",
+    "host",
+    "kind",
+    "le",
+    "method",
+    "name",
+    "result",
+];
+
+/// Fails when a metric tells one object from another. Names are those of queues.
+fn ensure_labels_are_bounded(metrics: &str) -> Result<()> {
+    let objects = READY.map(|(_, name)| name);
+    let mut series = 0;
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+        series += 1;
+        let labels = line
+            .split_once('{')
+            .and_then(|(_, rest)| rest.rsplit_once('}'));
+        let labels = labels.map_or("", |(labels, _)| labels).split("\",");
+        for (name, value) in labels.filter_map(|label| label.split_once("=\"")) {
+            let value = value.trim_end_matches('"');
+            ensure!(LABELS.contains(&name), "the label {name} in {line}");
+            let is_id = value.starts_with("garm-") || value.len() == 36;
+            ensure!(!is_id && !objects.contains(&value), "an object in {line}");
+        }
+    }
+    ensure!((50..2_000).contains(&series), "{series} series");
+    Ok(())
 }
 
 /// Turns every second list round.

@@ -18,7 +18,7 @@ pub fn register(suite: &mut Suite) {
         orphans,
     );
     suite.test_on_each_garm("runners_that_cannot_be_made_show_on_their_pool", failed);
-    suite.test(
+    suite.test_on_each_garm(
         "failed_runners_go_after_their_time_if_asked_for",
         failed_ttl,
     );
@@ -170,13 +170,14 @@ async fn failed(ground: &Ground, version: GarmVersion) -> Result<()> {
     world.finish(operator).await
 }
 
-async fn failed_ttl(ground: &Ground) -> Result<()> {
-    let world = World::new(ground, GarmVersion::V0_2_1).await?;
+async fn failed_ttl(ground: &Ground, version: GarmVersion) -> Result<()> {
+    let world = World::new(ground, version).await?;
     let operator = world.operator().await?;
     base(&world).await?;
     world.apply(&[failing()]).await?;
     shows_failure(&world).await?;
-    world.wait_calm(Duration::from_secs(6)).await?;
+    // Nothing comes of this time: that is the test. Calm it is not, since v0.1.5 tries again.
+    tokio::time::sleep(Duration::from_secs(6)).await;
     let runners = world.list("runners").await?;
     let name = runners[0]["status"]["name"].as_str().unwrap_or_default();
     ensure!(world.garm_count(Mark::START, DELETE) == 0, "off by default");

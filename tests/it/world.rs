@@ -11,7 +11,7 @@ use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::proxy::Proxy;
 use garm_operator_ground::servers::GarmVersion;
 use garm_operator_ground::{ControlPlane, Garm, GarmOptions, Ground, Operator, OperatorCommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::documents;
 use crate::place::Place;
@@ -78,6 +78,34 @@ impl<'a> World<'a> {
             command,
             logs: Mutex::default(),
         })
+    }
+
+    /// The same world, in which the operator has no rights but these in its namespace.
+    pub async fn with_rights(mut self, rules: &Value) -> Result<Self> {
+        let name = "operator";
+        let account =
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": self.namespace}],
+        });
+        self.apply(&[account.to_string(), binding.to_string()])
+            .await?;
+        self.set_rights(rules).await?;
+        let token = self.kubectl(&["create", "token", name], "").await?;
+        self.kube = self.plane.proxy_as(token.trim()).await?;
+        self.command = self.command.clone().kubernetes(&self.kube);
+        Ok(self)
+    }
+
+    /// Gives the operator of [`Self::with_rights`] other rights.
+    pub async fn set_rights(&self, rules: &Value) -> Result<()> {
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "operator"},
+            "rules": rules,
+        });
+        self.apply(&[role.to_string()]).await.map(drop)
     }
 
     /// The command that runs the operator, to add to.

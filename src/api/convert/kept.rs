@@ -1,14 +1,18 @@
-//! What v1beta1 says and v1alpha1 cannot, kept in an annotation of the v1alpha1 object.
+//! What v1beta1 says and v1alpha1 cannot, kept in annotations of the v1alpha1 object, one for each field.
 //!
-//! The annotation is text that any client may change or send with a new object. So what it holds counts as written by the user: only
-//! fields that v1beta1 lets a user write are read from it, only with a value that the schema of v1beta1 accepts (the API server checks
-//! what comes in against v1alpha1 alone), and admission judges the converted object. What does not fit is passed over.
+//! One for all would not do. When a manager of a server-side apply gives up a field of v1beta1, the API server takes the field out in
+//! v1beta1, compares both states in the versions of all other managers, and puts back every field that is in both: an annotation that
+//! holds one thing less would come back with all it held before.
+//!
+//! Annotations are text that any client may change or send with a new object. So what they hold counts as written by the user: only
+//! fields that v1beta1 lets a user write are read from them, only with a value that the schema of v1beta1 accepts (the API server
+//! checks what comes in against v1alpha1 alone), and admission judges the converted object. What does not fit is passed over.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::ConvertError;
-use crate::api::meta::{CONVERSION_DATA, GROUP};
+use crate::api::meta::{GROUP, V1BETA1_FIELD};
 use crate::api::refs::TypedRef;
 
 /// Most that all annotations of an object may hold together, keys and values, in bytes. The API server refuses more, also in an answer
@@ -63,24 +67,36 @@ impl RefKind {
 }
 
 impl Kept {
-    /// Takes the annotation off an object and reads it. Nothing is kept where it is broken.
+    /// Takes the annotations off an object and reads them. Broken ones are as good as none.
     pub(super) fn take(object: &mut Map<String, Value>) -> Self {
-        let mut read = || {
-            let metadata = object.get_mut("metadata")?.as_object_mut()?;
-            let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
-            let text = annotations.remove(CONVERSION_DATA)?;
-            if annotations.is_empty() {
-                metadata.remove("annotations");
-            }
-            serde_json::from_str(text.as_str()?).ok()
+        let mut kept = Self::default();
+        let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
+            return kept;
         };
-        Self(read().unwrap_or_default())
+        let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else {
+            return kept;
+        };
+        let before = annotations.len();
+        annotations.retain(|name, value| {
+            let Some(field) = name.strip_prefix(V1BETA1_FIELD) else {
+                return true;
+            };
+            let text = value.as_str().unwrap_or_default();
+            if let Ok(value) = serde_json::from_str(text) {
+                kept.set(field, value);
+            }
+            false
+        });
+        if annotations.is_empty() && before > 0 {
+            metadata.remove("annotations");
+        }
+        kept
     }
 
-    /// Puts the annotation on an object, in the place of any other that it has under this name; none when nothing is to be kept.
+    /// Puts the annotations on an object, in the place of any others that it has under such names.
     ///
-    /// Without room for it the object goes without: the values are lost only if it is written back as v1alpha1, while a failure would
-    /// keep everybody from listing the kind.
+    /// What there is no room for is left out: it is lost only if the object is written back as v1alpha1, while a failure would keep
+    /// everybody from listing the kind.
     pub(super) fn store(self, object: &mut Map<String, Value>) -> Result<(), ConvertError> {
         let _ = Self::take(object);
         if self.0.is_empty() {
@@ -88,13 +104,17 @@ impl Kept {
         }
         let metadata = child(object, "metadata", "metadata")?;
         let annotations = child(metadata, "annotations", "metadata.annotations")?;
-        let text = Value::Object(self.0).to_string();
-        let used: usize = annotations
+        let mut used: usize = annotations
             .iter()
-            .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+            .map(|(name, value)| name.len() + value.as_str().map_or(0, str::len))
             .sum();
-        if used + CONVERSION_DATA.len() + text.len() <= ANNOTATIONS_MAX {
-            annotations.insert(CONVERSION_DATA.to_owned(), text.into());
+        for (field, value) in self.0 {
+            let (name, text) = (format!("{V1BETA1_FIELD}{field}"), value.to_string());
+            let more = name.len() + text.len();
+            if used + more <= ANNOTATIONS_MAX {
+                used += more;
+                annotations.insert(name, text.into());
+            }
         }
         if annotations.is_empty() {
             metadata.remove("annotations");

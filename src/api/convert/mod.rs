@@ -5,7 +5,7 @@
 //! server-side apply owns: what is absent stays absent, or a default would count as something the user wrote. For the same reason a
 //! wrong value elsewhere in the object does not fail the conversion: it would make every list of the kind fail.
 //!
-//! What v1alpha1 cannot say is kept in one annotation of the v1alpha1 object, which goes on the way up and never reaches the storage.
+//! What v1alpha1 cannot say is kept in annotations of the v1alpha1 object, which go on the way up and never reach the storage.
 
 mod kept;
 #[cfg(test)]
@@ -71,7 +71,7 @@ impl Differences {
 /// Converts an object to another version, e.g. `garm-operator.mercedes-benz.com/v1alpha1`. An object that has that version already
 /// comes back unchanged, whatever it is.
 ///
-/// Metadata stay as they are, but for the one annotation. Fails on a kind or version that we do not have, and where a part that has
+/// Metadata stay as they are, but for those annotations. Fails on a kind or version that we do not have, and where a part that has
 /// to be converted is not what its schema says.
 pub fn convert(mut object: Value, desired_api_version: &str) -> Result<Value, ConvertError> {
     let fields = object.as_object_mut().ok_or(ConvertError::Shape {
@@ -102,23 +102,14 @@ fn up(object: &mut Map<String, Value>, differences: &Differences) -> Result<(), 
     let Some(spec) = spec(object)? else {
         return Ok(());
     };
-    if differences.has_credentials
-        && let Some(name) = take(spec, "credentialsName")
-    {
-        let Value::String(name) = name else {
-            return Err(ConvertError::Shape {
-                field: "spec.credentialsName",
-                wanted: "a string",
-            });
-        };
-        let reference = kept.credentials().unwrap_or_default().with_name(name);
-        spec.insert("credentialsRef".to_owned(), json!(reference));
+    if differences.has_credentials {
+        credentials_up(spec, &kept)?;
     }
     for (field, fits) in differences.added {
         // The object itself has the last word, should its version learn the field one day.
-        if !spec.contains_key(*field)
-            && let Some(value) = kept.get(field).filter(|value| fits(value))
-        {
+        let own = take(spec, field);
+        let value = own.as_ref().or_else(|| kept.get(field));
+        if let Some(value) = value.filter(|value| fits(value)) {
             spec.insert((*field).to_owned(), value.clone());
         }
     }
@@ -129,25 +120,50 @@ fn up(object: &mut Map<String, Value>, differences: &Differences) -> Result<(), 
 fn down(object: &mut Map<String, Value>, differences: &Differences) -> Result<(), ConvertError> {
     let mut kept = Kept::default();
     if let Some(spec) = spec(object)? {
-        if differences.has_credentials
-            && let Some(reference) = take(spec, "credentialsRef")
-        {
-            let reference: TypedRef =
-                serde_json::from_value(reference).map_err(|_| ConvertError::Shape {
-                    field: "spec.credentialsRef",
-                    wanted: "a reference with apiGroup, kind and name, all strings",
-                })?;
-            let (name, kind) = RefKind::split(reference);
-            spec.insert("credentialsName".to_owned(), name.into());
-            kept.set_credentials(&kind);
+        if differences.has_credentials {
+            credentials_down(spec, &mut kept)?;
         }
-        for (field, _) in differences.added {
-            if let Some(value) = take(spec, field) {
+        for (field, fits) in differences.added {
+            if let Some(value) = take(spec, field).filter(fits) {
                 kept.set(field, value);
             }
         }
     }
     kept.store(object)
+}
+
+/// Makes a reference of a name.
+fn credentials_up(spec: &mut Map<String, Value>, kept: &Kept) -> Result<(), ConvertError> {
+    spec.remove("credentialsRef");
+    let Some(name) = take(spec, "credentialsName") else {
+        return Ok(());
+    };
+    let Value::String(name) = name else {
+        return Err(ConvertError::Shape {
+            field: "spec.credentialsName",
+            wanted: "a string",
+        });
+    };
+    let reference = kept.credentials().unwrap_or_default().with_name(name);
+    spec.insert("credentialsRef".to_owned(), json!(reference));
+    Ok(())
+}
+
+/// Makes a name of a reference.
+fn credentials_down(spec: &mut Map<String, Value>, kept: &mut Kept) -> Result<(), ConvertError> {
+    spec.remove("credentialsName");
+    let Some(reference) = take(spec, "credentialsRef") else {
+        return Ok(());
+    };
+    let reference: TypedRef =
+        serde_json::from_value(reference).map_err(|_| ConvertError::Shape {
+            field: "spec.credentialsRef",
+            wanted: "a reference with apiGroup, kind and name, all strings",
+        })?;
+    let (name, kind) = RefKind::split(reference);
+    spec.insert("credentialsName".to_owned(), name.into());
+    kept.set_credentials(&kind);
+    Ok(())
 }
 
 /// The spec, or none: the API server accepts objects without one.

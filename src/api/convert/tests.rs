@@ -2,7 +2,7 @@ use kube::CustomResourceExt;
 use serde_json::json;
 
 use super::*;
-use crate::api::meta::CONVERSION_DATA;
+use crate::api::meta::V1BETA1_FIELD;
 use crate::api::{v1alpha1, v1beta1};
 
 fn object(version: &str, kind: &str, spec: Value) -> Value {
@@ -36,8 +36,22 @@ fn to_new(object: Value) -> Value {
     convert(object, API_VERSION).unwrap()
 }
 
-fn annotation(object: &Value) -> &Value {
-    &object["metadata"]["annotations"][CONVERSION_DATA]
+/// The annotations that keep a field, by the name of the field.
+fn kept(object: &Value) -> Value {
+    let annotations = object["metadata"]["annotations"].as_object();
+    let of_ours = annotations
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, value)| {
+            let field = name.strip_prefix(V1BETA1_FIELD)?;
+            Some((field.to_owned(), value.clone()))
+        });
+    Value::Object(of_ours.collect())
+}
+
+/// Puts an annotation for a field on an object.
+fn keep(object: &mut Value, field: &str, text: impl Into<Value>) {
+    object["metadata"]["annotations"][format!("{V1BETA1_FIELD}{field}")] = text.into();
 }
 
 #[test]
@@ -54,6 +68,14 @@ fn keeps_what_v1alpha1_cannot_say() {
     assert_eq!(
         (&old["status"], &old["metadata"]["annotations"]["a"]),
         (&rich()["status"], &json!("b"))
+    );
+    assert_eq!(
+        kept(&old),
+        json!({
+            "credentialsRef": r#"{"kind":"GitHubCredentials"}"#,
+            "poolBalancerType": r#""pack""#,
+            "installWebhook": "true",
+        })
     );
     assert_eq!(to_new(old), rich());
 }
@@ -83,16 +105,26 @@ fn an_object_born_as_v1alpha1_refers_to_a_credential_of_ours() {
 }
 
 #[test]
-fn the_annotation_is_the_only_one_and_leaves_no_trace() {
-    let mut new = rich();
-    new["metadata"] = json!({"name": "tools"});
-    let old = to_old(new.clone());
-    assert_eq!(
-        old["metadata"]["annotations"].as_object().unwrap().len(),
-        1,
-        "{old}"
-    );
-    assert_eq!(to_new(old), new);
+fn the_annotations_leave_no_trace() {
+    for metadata in [
+        json!({"name": "tools"}),
+        json!({"annotations": {}}),
+        json!({}),
+    ] {
+        let mut new = rich();
+        new["metadata"] = metadata.clone();
+        let old = to_old(new.clone());
+        assert_eq!(old["metadata"]["annotations"].as_object().unwrap().len(), 3);
+        let up = to_new(old);
+        new["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("annotations");
+        assert_eq!(up, new);
+    }
+    let mut plain = object(API_VERSION_V1ALPHA1, "Image", json!({}));
+    plain["metadata"]["annotations"] = json!({});
+    assert_eq!(to_new(plain.clone())["metadata"], plain["metadata"]);
 }
 
 #[test]
@@ -125,6 +157,15 @@ fn what_is_absent_stays_absent() {
 }
 
 #[test]
+fn fields_of_the_other_version_mean_nothing() {
+    let spec = json!({"credentialsRef": {"kind": "X", "name": "pat"}, "installWebhook": "yes"});
+    let old = object(API_VERSION_V1ALPHA1, "Repository", spec);
+    assert_eq!(to_new(old)["spec"], json!({}));
+    let new = object(API_VERSION, "Repository", json!({"credentialsName": 5}));
+    assert_eq!(to_old(new)["spec"], json!({}));
+}
+
+#[test]
 fn fields_that_both_versions_may_learn_pass() {
     let spec = json!({"maxRunners": "many", "unheardOf": [1], "extraSpecs": null});
     let new = object(API_VERSION, "Pool", spec);
@@ -143,46 +184,43 @@ fn a_broken_annotation_counts_as_none() {
         "{",
         "[]",
         "null",
-        "\"pack\"",
-        r#"{"poolBalancerType": 5, "installWebhook": "true", "priority": 1.5}"#,
-        r#"{"poolBalancerType": null, "installWebhook": {}, "priority": 1}"#,
-        r#"{"credentialsRef": {"name": "root"}}"#,
-        r#"{"credentialsRef": {"kind": 1}}"#,
-        r#"{"credentialsRef": {"kind": "X", "apiGroup": []}}"#,
-        r#"{"owner": "umbrella", "webhookSecretRef": {"name": "x", "key": "y"}, "unheardOf": 1}"#,
+        "{}",
+        "1.5",
+        "pack",
+        "\"a",
+        r#"{"kind": 1}"#,
+        r#"{"name": "root"}"#,
     ];
-    let deep = "[".repeat(10_000);
-    let values = texts.map(Value::from);
-    for value in values.into_iter().chain([
-        deep.into(),
-        json!(5),
-        json!({"poolBalancerType": "pack"}),
+    let more = [
+        Value::from("[".repeat(10_000)),
+        json!(r#"{"kind": "X", "apiGroup": []}"#),
+        json!(true),
+        json!("18446744073709551615"),
         Value::Null,
-    ]) {
+    ];
+    for text in texts.map(Value::from).into_iter().chain(more) {
         let mut old = to_old(rich());
-        old["metadata"]["annotations"][CONVERSION_DATA] = value.clone();
-        assert_eq!(to_new(old), plain, "{value}");
+        for field in ["credentialsRef", "poolBalancerType", "installWebhook"] {
+            keep(&mut old, field, text.clone());
+        }
+        assert_eq!(to_new(old), plain, "{text}");
     }
 }
 
 #[test]
-fn what_is_right_in_a_broken_annotation_counts() {
+fn one_broken_annotation_spoils_no_other() {
     let mut old = to_old(rich());
-    old["metadata"]["annotations"][CONVERSION_DATA] =
-        json!(r#"{"poolBalancerType": "pack", "installWebhook": 1}"#);
-    let new = to_new(old);
-    assert_eq!(
-        (
-            &new["spec"]["poolBalancerType"],
-            &new["spec"]["installWebhook"]
-        ),
-        (&json!("pack"), &Value::Null)
-    );
+    keep(&mut old, "installWebhook", "\"yes\"");
+    let mut expected = rich();
+    expected["spec"]
+        .as_object_mut()
+        .unwrap()
+        .remove("installWebhook");
+    assert_eq!(to_new(old), expected);
 }
 
 #[test]
-fn the_annotation_gives_no_kind_a_field_it_does_not_have() {
-    let everything = r#"{"credentialsRef":{"kind":"X"},"poolBalancerType":"pack","installWebhook":true,"priority":1}"#;
+fn the_annotations_give_no_kind_a_field_it_does_not_have() {
     for (kind, fields) in [
         ("Enterprise", vec!["poolBalancerType"]),
         ("Pool", vec!["priority"]),
@@ -190,43 +228,40 @@ fn the_annotation_gives_no_kind_a_field_it_does_not_have() {
         ("Runner", vec![]),
     ] {
         let mut old = object(API_VERSION_V1ALPHA1, kind, json!({}));
-        old["metadata"]["annotations"][CONVERSION_DATA] = json!(everything);
+        keep(&mut old, "credentialsRef", r#"{"kind":"X"}"#);
+        keep(&mut old, "poolBalancerType", "\"pack\"");
+        keep(&mut old, "installWebhook", "true");
+        keep(&mut old, "priority", "1");
+        keep(&mut old, "owner", "\"umbrella\"");
+        keep(&mut old, "", "1");
         let new = to_new(old);
         let found: Vec<_> = new["spec"].as_object().unwrap().keys().collect();
         assert_eq!(found, fields, "{kind}");
-        assert_eq!(*annotation(&new), Value::Null);
+        assert_eq!(new["metadata"]["annotations"], json!({"a": "b"}));
     }
 }
 
 #[test]
-fn an_annotation_on_a_v1beta1_object_means_nothing() {
-    let forged = json!(r#"{"poolBalancerType":"pack"}"#);
+fn the_annotations_mean_nothing_on_a_v1beta1_object() {
     let spec = json!({"credentialsRef": {"kind": "X", "name": "pat"}});
-    let mut new = object(API_VERSION, "Enterprise", spec);
-    new["metadata"]["annotations"][CONVERSION_DATA] = forged.clone();
-    let old = to_old(new.clone());
-    assert_eq!(
-        *annotation(&old),
-        json!(r#"{"credentialsRef":{"kind":"X"}}"#)
-    );
-    let mut clean = new;
-    clean["metadata"]["annotations"] = json!({"a": "b"});
+    let clean = object(API_VERSION, "Enterprise", spec);
+    let mut forged = clean.clone();
+    keep(&mut forged, "poolBalancerType", "\"pack\"");
+    keep(&mut forged, "credentialsRef", r#"{"kind":"Y"}"#);
+    let old = to_old(forged);
+    assert_eq!(kept(&old), json!({"credentialsRef": r#"{"kind":"X"}"#}));
     assert_eq!(to_new(old), clean);
-
-    let mut image = object(API_VERSION, "Image", json!({"tag": "x"}));
-    image["metadata"]["annotations"] = json!({CONVERSION_DATA: forged});
-    assert_eq!(to_old(image)["metadata"].get("annotations"), None);
 }
 
 #[test]
-fn an_object_without_room_for_the_annotation_can_still_be_read() {
+fn an_object_without_room_for_the_annotations_can_still_be_read() {
     let limit = 256 * 1024;
-    for (filler, is_kept) in [(limit - 200, true), (limit - 10, false)] {
+    for (filler, room) in [(limit - 400, 3), (limit - 200, 2), (limit - 10, 0)] {
         let mut new = rich();
         new["metadata"]["annotations"]["a"] = "x".repeat(filler).into();
         let old = to_old(new.clone());
         assert_eq!(old["spec"]["credentialsName"], json!("pat"));
-        assert_eq!(!annotation(&old).is_null(), is_kept);
+        assert_eq!(kept(&old).as_object().unwrap().len(), room);
         let total: usize = old["metadata"]["annotations"]
             .as_object()
             .unwrap()
@@ -234,7 +269,7 @@ fn an_object_without_room_for_the_annotation_can_still_be_read() {
             .map(|(key, value)| key.len() + value.as_str().unwrap().len())
             .sum();
         assert!(total <= limit, "{total}");
-        if is_kept {
+        if room == 3 {
             assert_eq!(to_new(old), new);
         }
     }
@@ -245,7 +280,7 @@ fn the_same_version_leaves_an_object_as_it_is() {
     for object in [
         rich(),
         json!({"apiVersion": API_VERSION, "spec": 5}),
-        json!({"apiVersion": API_VERSION, "kind": "Unheard", "metadata": {"annotations": {CONVERSION_DATA: "{}"}}}),
+        json!({"apiVersion": API_VERSION, "kind": "Unheard", "metadata": {"annotations": {format!("{V1BETA1_FIELD}priority"): "1"}}}),
     ] {
         assert_eq!(to_new(object.clone()), object);
     }

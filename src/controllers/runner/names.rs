@@ -75,11 +75,6 @@ impl Names {
         self.lock().get(key).cloned()
     }
 
-    /// Tells whether this process has seen the instance of this key.
-    pub fn has_seen(&self, key: &ObjectKey) -> bool {
-        self.lock().contains_key(key)
-    }
-
     /// Forgets a key whose instance and object are gone.
     pub fn forget(&self, key: &ObjectKey) {
         self.lock().remove(key);

@@ -37,7 +37,7 @@ pub struct Observed {
     pub again: Duration,
 }
 
-/// Reads what a plan needs. An instance counts as gone only on proof.
+/// Reads what a plan needs. An instance counts as gone when GARM says so of it by its name.
 pub async fn observe(
     context: &Context,
     names: &Names,
@@ -47,21 +47,24 @@ pub async fn observe(
     let key = ObjectKey::of(&object.metadata);
     let name = names.instance_of(context, object);
     let mut instance = name.as_deref().and_then(|name| context.garm.instance(name));
-    if instance.is_none() && !is_proven_gone(context, names, object) {
-        if let Some(name) = &name {
+    match &name {
+        // A list may leave out what is there: of a GARM that has just come up, or of another one.
+        Some(name) if instance.is_none() && !context.garm.was_told_gone(name) => {
             instance = match context.garm.read_instance(name).await {
                 Ok(instance) => Some(Arc::new(instance)),
                 Err(garm::Error::NotFound) => None,
                 Err(error) => return Err(Verdict::garm(&error)),
             };
-        } else {
-            // Nothing tells which instance it is. The next complete list proves that there is none.
+        }
+        // Nothing tells which instance it is. The next complete list proves that there is none.
+        None if !is_listed_since(context, object) => {
             return Err(Verdict::Waiting {
                 reason: crate::api::condition::reasons::WAITING_FOR_GARM,
                 message: "GARM's instances have not been listed since this object was made"
                     .to_owned(),
             });
         }
+        _ => {}
     }
     if let Some(seen) = &instance
         && lacks_addresses(object, seen)
@@ -138,15 +141,11 @@ pub fn claiming_pool(context: &Context, pool_id: &str) -> Option<Arc<Pool>> {
     (!meta::is_terminating(&owner.metadata)).then(|| owner.clone())
 }
 
-/// Tells whether the mirror's silence proves that the instance is gone: this process has seen it before, or a complete list was asked for
-/// after the object had been made.
-fn is_proven_gone(context: &Context, names: &Names, object: &Runner) -> bool {
+/// Tells whether all instances were listed after the object had been made.
+fn is_listed_since(context: &Context, object: &Runner) -> bool {
     let Some(listed) = context.garm.complete(Collection::Instances) else {
         return false;
     };
-    if names.has_seen(&ObjectKey::of(&object.metadata)) {
-        return true;
-    }
     // Creation times come in whole seconds from another clock.
     let allowance = Duration::from_secs(5);
     let ago = Instant::now().saturating_duration_since(listed);

@@ -237,7 +237,7 @@ async fn new_instances_leave_no_trace_while_runners_are_switched_off() {
     wiring.changed(&change);
     assert_eq!(woken(&wiring.queues.pools), ["a"], "it counts them");
     assert!(woken(&wiring.queues.runners).is_empty());
-    assert!(!wiring.names.has_seen(&key("garm-x")));
+    assert!(wiring.names.instance(&key("garm-x")).is_none());
 }
 
 #[tokio::test]

@@ -168,6 +168,11 @@ impl Mirror {
         R::table(self).get(key).cloned()
     }
 
+    /// Whether GARM said lately of this very object that it is gone: by an event, or as an answer.
+    pub(super) fn was_told_gone<R: Mirrored>(&self, key: &R::Key) -> bool {
+        R::table(self).was_told_gone(key)
+    }
+
     pub(super) fn all<R: Mirrored>(&self) -> Vec<Arc<R>> {
         R::table(self).values().cloned().collect()
     }

@@ -75,6 +75,8 @@ struct Entry<R> {
 struct Tombstone {
     tick: u64,
     until: Instant,
+    /// Whether GARM said of this very object that it is gone; a list only leaves it out.
+    told: bool,
 }
 
 /// An object whose state has to be read.
@@ -112,6 +114,11 @@ impl<R: Record> Table<R> {
 
     pub(super) fn get(&self, key: &R::Key) -> Option<&Arc<R>> {
         self.entries.get(key).map(|entry| &entry.value)
+    }
+
+    /// Whether GARM said lately of this very object that it is gone.
+    pub(super) fn was_told_gone(&self, key: &R::Key) -> bool {
+        self.tombstones.get(key).is_some_and(|stone| stone.told)
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<R>> {
@@ -223,14 +230,14 @@ impl<R: Record> Table<R> {
             }
         }
         for key in missing {
-            changes.extend(self.remove(&key, tick, now));
+            changes.extend(self.remove(&key, tick, now, false));
         }
         changes
     }
 
     /// Takes in a deletion that an event told of.
     pub(super) fn deleted(&mut self, key: &R::Key, tick: u64, now: Instant) -> Option<Change<R>> {
-        let change = self.remove(key, tick, now);
+        let change = self.remove(key, tick, now, true);
         if R::KEY_IS_REUSED && change.is_some() {
             // The event may be older than what we had: a new object of the same key.
             self.raise(key.clone(), tick, now, None);
@@ -251,7 +258,7 @@ impl<R: Record> Table<R> {
             .get(key)
             .is_some_and(|entry| entry.touched > asked);
         self.settle(key, asked);
-        let change = self.remove(key, tick, now);
+        let change = self.remove(key, tick, now, true);
         if was_touched {
             // Something was heard of it meanwhile.
             self.raise(key.clone(), tick, now, None);
@@ -330,10 +337,10 @@ impl<R: Record> Table<R> {
         })
     }
 
-    fn remove(&mut self, key: &R::Key, tick: u64, now: Instant) -> Option<Change<R>> {
+    fn remove(&mut self, key: &R::Key, tick: u64, now: Instant, told: bool) -> Option<Change<R>> {
         let until = now + self.tombstone;
         self.tombstones
-            .insert(key.clone(), Tombstone { tick, until });
+            .insert(key.clone(), Tombstone { tick, until, told });
         self.drop_doubt(key);
         let entry = self.entries.remove(key)?;
         Some(Change {

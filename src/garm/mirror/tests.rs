@@ -467,6 +467,29 @@ fn keeps_the_host_name_that_some_answers_lack() {
 }
 
 #[test]
+fn what_a_list_leaves_out_is_not_told_to_be_gone() {
+    let (mut mirror, now) = mirror();
+    let ticket = mirror.ticket(now);
+    let name = "i".to_owned();
+    let instance = Instance {
+        name: name.clone(),
+        ..Instance::default()
+    };
+    mirror.list_instances(ticket, vec![instance.clone()], now);
+    let ticket = mirror.ticket(now);
+    mirror.list_instances(ticket, vec![], now);
+    assert_eq!(mirror.get::<Instance>(&name), None);
+    assert!(!mirror.was_told_gone::<Instance>(&name));
+    let ticket = mirror.ticket(now);
+    mirror.absent::<Instance>(&name, ticket, now);
+    assert!(mirror.was_told_gone::<Instance>(&name));
+    let ticket = mirror.ticket(now);
+    mirror.read(instance, ticket, now);
+    mirror.deleted::<Instance>(&name, now);
+    assert!(mirror.was_told_gone::<Instance>(&name));
+}
+
+#[test]
 fn another_garm_ends_what_was_proved_of_the_first() {
     let (mut mirror, now) = mirror();
     let controller = |id: &str| Controller {

@@ -95,8 +95,8 @@ impl Elector {
             ),
         }
         if was_leading {
-            // Nothing else is left to do, and an event is not worth waiting for.
-            let _ = timeout(self.times.release, self.event("stopped leading")).await;
+            // Not worth a longer wait.
+            let _ = timeout(self.times.release / 2, self.event("stopped leading")).await;
         }
     }
 
@@ -173,7 +173,7 @@ impl Elector {
         self.candidate.lost();
         if self.resign() {
             tracing::warn!(lease = self.name, "lost the Lease; going on as a standby");
-            tokio::spawn(self.event("stopped leading"));
+            // No event: who has lost the Lease writes nothing.
         }
     }
 

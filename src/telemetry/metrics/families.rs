@@ -20,6 +20,10 @@ const RECONCILE_SECONDS: [f64; 14] = [
 
 /// Makes a family of one metric without labels: unlike the metric alone it has no sample before its first value.
 pub(super) type NoLabels = [(&'static str, &'static str); 0];
+/// Bounds in seconds for an answer of a webhook: most take less than a millisecond, and the API server waits at most 30 s.
+const WEBHOOK_SECONDS: [f64; 12] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0,
+];
 
 /// A gauge of seconds.
 pub(super) type Seconds = Gauge<f64, AtomicU64>;
@@ -56,6 +60,19 @@ pub(super) struct RequestLabel {
     pub(super) code: String,
     pub(super) method: String,
     pub(super) host: String,
+}
+
+/// A webhook, by its path, and the HTTP status of an answer.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct AnswerLabel {
+    pub(super) webhook: &'static str,
+    pub(super) code: u16,
+}
+
+/// A webhook, by its path.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct WebhookLabel {
+    pub(super) webhook: &'static str,
 }
 
 /// A kind.
@@ -98,6 +115,13 @@ pub(super) struct QueueFamilies {
     pub(super) work_time: Family<QueueLabel, Histogram>,
     pub(super) unfinished: Family<QueueLabel, Seconds>,
     pub(super) longest: Family<QueueLabel, Seconds>,
+}
+
+/// About webhooks, per path.
+pub(super) struct WebhookFamilies {
+    pub(super) requests: Family<AnswerLabel, Counter>,
+    pub(super) latency: Family<WebhookLabel, Histogram>,
+    pub(super) in_flight: Family<WebhookLabel, Gauge>,
 }
 
 /// About watches, per kind.
@@ -159,6 +183,10 @@ fn histograms<L: Clone + Hash + Eq>(new: fn() -> Histogram) -> Family<L, Histogr
 
 fn reconcile_histogram() -> Histogram {
     Histogram::new(RECONCILE_SECONDS)
+}
+
+fn webhook_histogram() -> Histogram {
+    Histogram::new(WEBHOOK_SECONDS)
 }
 
 /// 10 µs to 100 s in powers of ten.
@@ -289,6 +317,31 @@ impl QueueFamilies {
                 registry,
                 "workqueue_longest_running_processor_seconds",
                 "How many seconds the longest running processor for workqueue has been running",
+                Family::default(),
+            ),
+        }
+    }
+}
+
+impl WebhookFamilies {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        Self {
+            requests: registered(
+                registry,
+                "controller_runtime_webhook_requests",
+                "Total number of admission requests by HTTP status code.",
+                Family::default(),
+            ),
+            latency: registered(
+                registry,
+                "controller_runtime_webhook_latency_seconds",
+                "Histogram of the latency of processing admission requests",
+                histograms(webhook_histogram),
+            ),
+            in_flight: registered(
+                registry,
+                "controller_runtime_webhook_requests_in_flight",
+                "Current number of admission requests being served.",
                 Family::default(),
             ),
         }

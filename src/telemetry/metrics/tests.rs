@@ -19,6 +19,7 @@ fn names_are_those_of_the_dashboards() {
     metrics.controller("pool", 10);
     metrics.queue("pool");
     metrics.hub("Pool");
+    metrics.webhook("/convert");
     let text = metrics.encode(Format::Text).unwrap();
     assert_eq!(
         names(&text),
@@ -32,6 +33,9 @@ fn names_are_those_of_the_dashboards() {
             "controller_runtime_reconcile_time_seconds",
             "controller_runtime_reconcile_total",
             "controller_runtime_terminal_reconcile_errors_total",
+            "controller_runtime_webhook_latency_seconds",
+            "controller_runtime_webhook_requests_in_flight",
+            "controller_runtime_webhook_requests_total",
             "garm_operator_cached_objects",
             "garm_operator_client_api_requests_errors_total",
             "garm_operator_client_api_requests_total",

@@ -11,13 +11,12 @@ use anyhow::{Context, Result, bail};
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, Config, api::PostParams};
-use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
-};
+use rcgen::KeyPair;
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, process::Command, sync::Mutex};
 
 use crate::{
+    certificates::Certificates,
     guard::Guard,
     poll::Patience,
     ports::{ATTEMPTS, free_ports, taken},
@@ -66,7 +65,7 @@ impl ControlPlane {
         let ca_pem = write_credentials(directory, &token)?;
         let url = format!("https://127.0.0.1:{secure_port}");
         let kubeconfig = directory.join("kubeconfig");
-        write_kubeconfig(&kubeconfig, &url, Some(&ca_pem), Some(&token))?;
+        write_kubeconfig(&kubeconfig, &url, Some(&ca_pem), Some(&token), None)?;
         let client = client(&url, &ca_pem, &token)?;
 
         let log = |name: &str| directory.join(format!("{name}.log"));
@@ -201,25 +200,30 @@ impl ControlPlane {
     }
 }
 
-/// Writes a kubeconfig for one server.
+/// Writes a kubeconfig for one server; `namespace` is that of its context.
 pub(crate) fn write_kubeconfig(
     path: &Path,
     url: &str,
     ca_pem: Option<&str>,
     token: Option<&str>,
+    namespace: Option<&str>,
 ) -> Result<()> {
     let mut cluster = json!({ "server": url });
     if let Some(pem) = ca_pem {
         cluster["certificate-authority-data"] = BASE64.encode(pem).into();
     }
     let user = token.map_or_else(|| json!({}), |token| json!({ "token": token }));
+    let mut context = json!({ "cluster": "ground", "user": "ground" });
+    if let Some(namespace) = namespace {
+        context["namespace"] = namespace.into();
+    }
     // JSON is YAML.
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{ "name": "ground", "cluster": cluster }],
         "users": [{ "name": "ground", "user": user }],
-        "contexts": [{ "name": "ground", "context": { "cluster": "ground", "user": "ground" } }],
+        "contexts": [{ "name": "ground", "context": context }],
         "current-context": "ground",
     });
     fs::write(path, format!("{config:#}\n")).with_context(|| format!("write {}", path.display()))
@@ -277,24 +281,10 @@ fn write_credentials(directory: &Path, token: &str) -> Result<String> {
     write("accounts.key", &accounts.serialize_pem())?;
     write("accounts.pub", &accounts.public_key_pem())?;
 
-    let ca_key = KeyPair::generate().context("make the CA's key")?;
-    let mut ca = CertificateParams::new(Vec::new()).context("make the CA")?;
-    ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    let ca_pem = ca.self_signed(&ca_key).context("make the CA")?.pem();
-    let issuer = Issuer::new(ca, ca_key);
-    let key = KeyPair::generate().context("make the server's key")?;
-    let mut leaf = CertificateParams::new(vec!["localhost".to_owned()])
-        .context("make the server's certificate")?;
-    leaf.subject_alt_names
-        .push(SanType::IpAddress(std::net::Ipv4Addr::LOCALHOST.into()));
-    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    leaf.use_authority_key_identifier_extension = true;
-    let leaf = leaf
-        .signed_by(&key, &issuer)
-        .context("sign the server's certificate")?;
-    write("server.crt", &leaf.pem())?;
-    write("server.key", &key.serialize_pem())?;
-    Ok(ca_pem)
+    let server = Certificates::new()?;
+    write("server.crt", &server.certificate_pem)?;
+    write("server.key", &server.key_pem)?;
+    Ok(server.ca_pem)
 }
 
 fn etcd(program: &Path, directory: &Path, client_port: u16, peer_port: u16) -> Command {

@@ -1,5 +1,6 @@
 //! Real servers, fakes and proxies that garm-operator is tested on.
 
+mod certificates;
 mod control_plane;
 mod crds;
 mod entry;
@@ -8,6 +9,7 @@ mod github;
 mod ground;
 mod guard;
 pub mod harness;
+pub mod mutate;
 mod operator;
 pub mod poll;
 mod ports;
@@ -16,6 +18,7 @@ mod provider;
 pub mod proxy;
 pub mod servers;
 
+pub use certificates::{Authority, Certificates};
 pub use control_plane::ControlPlane;
 pub use crds::ConversionEndpoint;
 pub use entry::entry;

@@ -25,13 +25,15 @@ fn with(change: impl FnOnce(&mut PoolSpec)) -> PoolSpec {
     spec
 }
 
-fn told(errors: Vec<FieldError>) -> Vec<String> {
+fn told(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
 fn written(change: impl FnOnce(&mut PoolSpec)) -> Vec<String> {
-    told(faults_when_written(&with(change)))
+    told(&faults_when_written(&with(change)))
 }
+
+type Change = fn(&mut PoolSpec);
 
 #[test]
 fn names_every_fault_at_once() {
@@ -67,7 +69,6 @@ fn names_every_fault_at_once() {
 #[test]
 fn each_fault_says_what_is_wrong() {
     let timeout = "must be between 1 and 2147483647 minutes; 20 or more suit most images";
-    type Change = fn(&mut PoolSpec);
     let cases: [(Change, String); 11] = [
         (
             |s| s.max_runners = 1 << 33,
@@ -174,7 +175,7 @@ fn provider_and_scope_cannot_change_and_everything_else_can() {
         s.github_scope_ref.name = "tools".to_owned();
     };
     assert_eq!(
-        told(faults_of_update(&spec(), &with(other))),
+        told(&faults_of_update(&spec(), &with(other))),
         [
             r#"spec.providerName: Invalid value: "b": cannot be changed from "fake"; delete the object and make it anew"#,
             r#"spec.githubScopeRef: Invalid value: "tools": cannot be changed from "acme"; delete the object and make it anew"#,

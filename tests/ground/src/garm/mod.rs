@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::{process::Command, sync::Mutex};
 
 use crate::{
+    certificates::Certificates,
     github::FakeGithub,
     guard::Guard,
     poll::Patience,
@@ -161,6 +162,11 @@ impl Garm {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// One more proxy before it, for what has to be told apart from those who use the other.
+    pub async fn another_proxy(&self) -> Result<Proxy> {
+        Proxy::start(Dialect::Garm, Upstream::plain(self.direct_url())).await
+    }
+
     /// The administrator's name.
     pub fn username(&self) -> &str {
         &self.secrets.username
@@ -174,6 +180,12 @@ impl Garm {
     /// The proxy in front: counts what the operator asks, and plays faults.
     pub fn proxy(&self) -> &Proxy {
         &self.proxy
+    }
+
+    /// A second proxy in front, which clients reach by TLS only.
+    pub async fn tls_proxy(&self, certificates: &Certificates) -> Result<Proxy> {
+        let upstream = Upstream::plain(self.direct_url());
+        Proxy::start_tls(Dialect::Garm, upstream, certificates).await
     }
 
     /// The GitHub it talks to.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Uri};
 use hyper::body::Bytes;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +21,8 @@ pub type RewriteBody = Arc<dyn Fn(Bytes) -> Bytes + Send + Sync>;
 pub enum Fault {
     /// Forwards it after a while.
     Delay(Duration),
+    /// Forwards it, and gives each piece of the answer this long after it came, as for a watch that lags.
+    Lag(Duration),
     /// Answers it without asking the server.
     Status {
         /// The status code.
@@ -71,6 +73,7 @@ impl fmt::Debug for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Delay(time) => write!(formatter, "Delay({time:?})"),
+            Self::Lag(time) => write!(formatter, "Lag({time:?})"),
             Self::Status { code, .. } => write!(formatter, "Status({code})"),
             Self::LoseAnswer => formatter.write_str("LoseAnswer"),
             Self::HoldAnswer(_) => formatter.write_str("HoldAnswer"),
@@ -107,6 +110,7 @@ pub struct Matcher {
     method: Option<Method>,
     route: Option<String>,
     path_contains: Option<String>,
+    query_contains: Option<String>,
     times: Option<usize>,
     skip: usize,
 }
@@ -139,6 +143,13 @@ impl Matcher {
         self
     }
 
+    /// Only queries that contain this text.
+    #[must_use]
+    pub fn query_contains(mut self, part: &str) -> Self {
+        self.query_contains = Some(part.to_owned());
+        self
+    }
+
     /// Only the first `times` that match otherwise.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
@@ -153,13 +164,17 @@ impl Matcher {
         self
     }
 
-    fn fits(&self, method: &Method, path: &str, route: &str) -> bool {
+    fn fits(&self, method: &Method, uri: &Uri, route: &str) -> bool {
         self.method.as_ref().is_none_or(|wanted| wanted == method)
             && self.route.as_ref().is_none_or(|wanted| wanted == route)
             && self
                 .path_contains
                 .as_ref()
-                .is_none_or(|part| path.contains(part))
+                .is_none_or(|part| uri.path().contains(part))
+            && self
+                .query_contains
+                .as_ref()
+                .is_none_or(|part| uri.query().unwrap_or_default().contains(part))
     }
 }
 
@@ -215,10 +230,10 @@ impl Rules {
     }
 
     /// The fault for this request; counts it.
-    pub fn fault_for(&self, method: &Method, path: &str, route: &str) -> Option<Fault> {
+    pub fn fault_for(&self, method: &Method, uri: &Uri, route: &str) -> Option<Fault> {
         self.with(|all| {
             all.iter()
-                .filter(|entry| entry.matcher.fits(method, path, route))
+                .filter(|entry| entry.matcher.fits(method, uri, route))
                 .find_map(|entry| {
                     let seen = entry.seen.fetch_add(1, Ordering::SeqCst);
                     let hit = seen >= entry.matcher.skip
@@ -251,7 +266,8 @@ mod tests {
             Fault::Close,
         );
         let hit = |method: Method, route: &str| {
-            rules.fault_for(&method, "/api/v1/pools/x", route).is_some()
+            let uri = Uri::from_static("/api/v1/pools/x");
+            rules.fault_for(&method, &uri, route).is_some()
         };
         assert!(!hit(Method::GET, "GET /pools/{id}"));
         assert!(!hit(Method::PUT, "PUT /pools/{id}"));
@@ -265,7 +281,9 @@ mod tests {
         let rules = Rules::default();
         let first = rules.add(Matcher::any(), Fault::Close);
         rules.add(Matcher::any().path_contains("pools"), Fault::Blackhole);
-        let fault = || rules.fault_for(&Method::GET, "/pools", "GET /pools");
+        let uri = Uri::from_static("/pools?a=b");
+        let fault = || rules.fault_for(&Method::GET, &uri, "GET /pools");
+        rules.add(Matcher::any().query_contains("b=a"), Fault::LoseAnswer);
         assert!(matches!(fault(), Some(Fault::Close)));
         first.remove();
         assert!(matches!(fault(), Some(Fault::Blackhole)));

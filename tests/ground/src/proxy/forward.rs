@@ -1,18 +1,19 @@
 //! One request through the proxy.
 
-use std::{future::pending, sync::Arc, sync::atomic::Ordering};
+use std::{future::pending, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use anyhow::{Context, Result};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri,
     header::{self, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, UPGRADE},
 };
-use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
 use hyper::{
     body::{Bytes, Incoming},
     upgrade::{self, OnUpgrade},
 };
 use hyper_util::rt::TokioIo;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Fault, Shared, current};
@@ -57,9 +58,7 @@ async fn answer(
         (bytes.clone(), whole(bytes))
     };
     let (seq, route) = shared.records.arrived(&parts.method, &parts.uri, &recorded);
-    let fault = shared
-        .rules
-        .fault_for(&parts.method, parts.uri.path(), &route);
+    let fault = shared.rules.fault_for(&parts.method, &parts.uri, &route);
     match &fault {
         Some(Fault::Delay(time)) => tokio::time::sleep(*time).await,
         Some(Fault::Close) => return Ok(None),
@@ -83,7 +82,8 @@ async fn answer(
                     .context("make the answer")?,
             ));
         }
-        Some(Fault::LoseAnswer | Fault::HoldAnswer(_) | Fault::Rewrite(_)) | None => {}
+        Some(Fault::LoseAnswer | Fault::HoldAnswer(_) | Fault::Rewrite(_) | Fault::Lag(_))
+        | None => {}
     }
     let response = send(shared, parts, body).await?;
     let response = match fault {
@@ -106,6 +106,7 @@ async fn answer(
             parts.headers.remove(CONTENT_LENGTH);
             Response::from_parts(parts, whole(body))
         }
+        Some(Fault::Lag(time)) => response.map(|body| lagging(body, time)),
         _ => response,
     };
     shared.records.answered(seq, response.status());
@@ -169,16 +170,38 @@ fn tunnel_if_upgraded(
         let (Ok(client), Ok(server)) = tokio::join!(client_side, server_side) else {
             return;
         };
-        let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+        let (mut from_client, to_client) = tokio::io::split(TokioIo::new(client));
+        let (from_server, mut to_server) = tokio::io::split(TokioIo::new(server));
         shared.open_tunnels.fetch_add(1, Ordering::SeqCst);
+        // Either side may close at any time.
         tokio::select! {
             () = cut.cancelled() => {}
-            // Either side may close at any time.
-            _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+            _ = shared.frames.relay(from_server, to_client) => {}
+            _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
         }
         shared.open_tunnels.fetch_sub(1, Ordering::SeqCst);
     });
     Ok(response)
+}
+
+/// Gives each piece of a body this long after it came.
+fn lagging(mut body: Body, time: Duration) -> Body {
+    let (arrived, arrivals) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        // Ends with the body, and with the client, which drops the other end.
+        while let Some(piece) = tokio::select! {
+            piece = body.frame() => piece,
+            () = arrived.closed() => None,
+        } {
+            let _ = arrived.send((Instant::now() + time, piece));
+        }
+    });
+    let pieces = futures::stream::unfold(arrivals, async |mut arrivals| {
+        let (due, piece) = arrivals.recv().await?;
+        tokio::time::sleep_until(due).await;
+        Some((piece, arrivals))
+    });
+    BodyExt::boxed(StreamBody::new(pieces))
 }
 
 fn whole(bytes: Bytes) -> Body {

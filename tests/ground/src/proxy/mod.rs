@@ -1,11 +1,13 @@
 //! A counting and lying reverse proxy, put in front of GARM and of the Kubernetes API server.
 //!
-//! It listens on plain HTTP/1.1, forwards to `http://` or `https://`, records every request, tunnels websockets and carries out
+//! It listens on HTTP/1.1, plain or behind TLS, forwards to `http://` or `https://`, records every request, tunnels websockets and carries out
 //! faults that a test switches on and off while it runs.
 
 mod fault;
 mod forward;
+mod frames;
 mod record;
+mod tls;
 
 use std::{
     net::SocketAddr,
@@ -27,15 +29,23 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject},
 };
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+};
 use tokio_util::sync::CancellationToken;
 
 pub use fault::{Fault, Matcher, Release, RewriteBody, Rule};
+pub use frames::{EditFrame, Frame};
 pub use record::{Dialect, Recorded};
+
+use crate::certificates::Certificates;
 
 use fault::Rules;
 use forward::Body;
+use frames::Frames;
 use record::Records;
+use tls::Tls;
 
 /// Keeps idle connections for less time than GARM does (60 s), so that we never write into one it is closing.
 const IDLE: Duration = Duration::from_secs(20);
@@ -82,11 +92,28 @@ struct Shared {
     /// The same for tunnelled websockets.
     tunnels: Mutex<CancellationToken>,
     open_tunnels: AtomicUsize,
+    frames: Frames,
+    tls: Tls,
 }
 
 impl Proxy {
     /// Starts a proxy on an ephemeral loopback port.
     pub async fn start(dialect: Dialect, upstream: Upstream) -> Result<Self> {
+        Self::start_with(dialect, upstream, Tls::default()).await
+    }
+
+    /// Starts a proxy that clients reach by TLS only.
+    pub async fn start_tls(
+        dialect: Dialect,
+        upstream: Upstream,
+        certificates: &Certificates,
+    ) -> Result<Self> {
+        let tls = Tls::default();
+        tls.show(certificates)?;
+        Self::start_with(dialect, upstream, tls).await
+    }
+
+    async fn start_with(dialect: Dialect, upstream: Upstream, tls: Tls) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
             .context("bind the proxy")?;
@@ -106,6 +133,8 @@ impl Proxy {
             connections: Mutex::default(),
             tunnels: Mutex::default(),
             open_tunnels: AtomicUsize::new(0),
+            frames: Frames::default(),
+            tls,
         });
         tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self { shared, address })
@@ -113,7 +142,14 @@ impl Proxy {
 
     /// Where clients connect to, as in `http://127.0.0.1:40123`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.shared.tls.scheme(), self.address)
+    }
+
+    /// Shows another certificate from now on, and closes all connections of the moment.
+    pub fn show_certificate(&self, certificates: &Certificates) -> Result<()> {
+        self.shared.tls.show(certificates)?;
+        self.drop_connections();
+        Ok(())
     }
 
     /// Everything requested so far, in the order of arrival.
@@ -174,6 +210,26 @@ impl Proxy {
         self.shared.open_tunnels.load(Ordering::SeqCst)
     }
 
+    /// From now on, what `edit` gives for a text that the server sends on a websocket goes to the client in its place.
+    pub fn edit_frames(&self, edit: impl Fn(String) -> Vec<String> + Send + Sync + 'static) {
+        self.shared.frames.edit(Some(Arc::new(edit)));
+    }
+
+    /// Ends [`Proxy::edit_frames`].
+    pub fn pass_frames(&self) {
+        self.shared.frames.edit(None);
+    }
+
+    /// While `true`, websockets stay open and nothing comes out of them, pongs included; it comes afterwards.
+    pub fn hold_frames(&self, hold: bool) {
+        self.shared.frames.hold(hold);
+    }
+
+    /// Has all websockets of the moment say this, as if the server did.
+    pub fn slip_frame(&self, frame: Frame) {
+        self.shared.frames.slip(frame);
+    }
+
     /// Closes all connections of the moment without another byte: running requests, watches and websockets.
     pub fn drop_connections(&self) {
         cut(&self.shared.connections);
@@ -225,20 +281,39 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         let _ = stream.set_nodelay(true);
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            let service =
-                service_fn(|request| forward::serve(Arc::clone(&shared), cut.clone(), request));
-            let mut server = http1::Builder::new();
-            let connection = server
-                .timer(TokioTimer::new())
-                .serve_connection(TokioIo::new(stream), service)
-                .with_upgrades();
+            let closed = cut.clone();
+            let served = async {
+                match shared.tls.acceptor() {
+                    None => serve(&shared, cut, stream).await,
+                    Some(acceptor) => {
+                        // A client that does not trust us goes away.
+                        if let Ok(stream) = acceptor.accept(stream).await {
+                            serve(&shared, cut, stream).await;
+                        }
+                    }
+                }
+            };
             tokio::select! {
-                () = cut.cancelled() => {}
-                // Clients may go away at any time.
-                _ = connection => {}
+                () = closed.cancelled() => {}
+                () = served => {}
             }
         });
     }
+}
+
+/// Serves one connection until it ends; clients may go away at any time.
+async fn serve(
+    shared: &Arc<Shared>,
+    cut: CancellationToken,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) {
+    let service = service_fn(|request| forward::serve(Arc::clone(shared), cut.clone(), request));
+    let mut server = http1::Builder::new();
+    let connection = server
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let _ = connection.await;
 }
 
 fn connector(upstream: &Upstream) -> Result<HttpsConnector<HttpConnector>> {

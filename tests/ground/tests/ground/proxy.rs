@@ -11,12 +11,16 @@ use garm_operator_ground::{
     Garm, Ground,
     harness::Suite,
     poll::{Seen, poll_until},
-    proxy::{Fault, Matcher, Release},
+    proxy::{Fault, Frame, Matcher, Release},
     servers::GarmVersion,
 };
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
-use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
+use tokio::net::TcpStream;
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream,
+    tungstenite::{Message, client::IntoClientRequest, protocol::frame::coding::CloseCode},
+};
 
 pub fn add(suite: &mut Suite) {
     suite
@@ -25,6 +29,10 @@ pub fn add(suite: &mut Suite) {
         .test_on_each_garm(
             "sockets_are_tunnelled_and_cut",
             sockets_are_tunnelled_and_cut,
+        )
+        .test(
+            "frames_are_held_changed_and_slipped_in",
+            frames_are_held_changed_and_slipped_in,
         );
 }
 
@@ -60,10 +68,13 @@ async fn faults_are_played(ground: &Ground) -> Result<()> {
 
     proxy.rule(Matcher::any().times(1), Fault::html(StatusCode::OK));
     ensure!(get().await?.1.contains("<html>"));
-    let slow = proxy.rule(Matcher::any(), Fault::Delay(Duration::from_millis(300)));
-    let started = Instant::now();
-    ensure!(get().await?.0 == 200 && started.elapsed() >= Duration::from_millis(300));
-    slow.remove();
+    let time = Duration::from_millis(300);
+    for slow in [Fault::Delay(time), Fault::Lag(time)] {
+        let rule = proxy.rule(Matcher::any(), slow);
+        let started = Instant::now();
+        ensure!(get().await?.0 == 200 && started.elapsed() >= time);
+        rule.remove();
+    }
     let rewrite = Arc::new(|_| r#"{"version":"v9"}"#.into());
     proxy.rule(Matcher::any().times(1), Fault::Rewrite(rewrite));
     ensure!(get().await?.1 == r#"{"version":"v9"}"#);
@@ -144,8 +155,10 @@ async fn answers_are_lost_and_held(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-async fn sockets_are_tunnelled_and_cut(ground: &Ground, version: GarmVersion) -> Result<()> {
-    let garm = ground.garm(version).await?;
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// Listens to GARM's events by the proxy.
+async fn listen(garm: &Garm) -> Result<Socket> {
     let url = format!(
         "{}/api/v1/ws/events",
         garm.url().replace("http://", "ws://")
@@ -160,25 +173,82 @@ async fn sockets_are_tunnelled_and_cut(ground: &Ground, version: GarmVersion) ->
         .send(Message::text(r#"{"send-everything":true}"#))
         .await?;
     socket.send(Message::Ping("sync".into())).await?;
-    let mut next = async || -> Result<Option<Message>> {
-        Ok(tokio::time::timeout(Duration::from_secs(10), socket.next())
-            .await?
-            .transpose()?)
-    };
-    while !matches!(next().await?.context("the socket ended")?, Message::Pong(_)) {}
+    while !matches!(next(&mut socket).await?, Message::Pong(_)) {}
+    Ok(socket)
+}
+
+async fn next(socket: &mut Socket) -> Result<Message> {
+    let message = tokio::time::timeout(Duration::from_secs(10), socket.next()).await?;
+    Ok(message.context("the socket ended")??)
+}
+
+/// Waits for the next event; answers the name of what it is about.
+async fn next_name(socket: &mut Socket) -> Result<Value> {
+    let event: Value = serde_json::from_str(next(socket).await?.to_text()?)?;
+    Ok(event["payload"]["name"].clone())
+}
+
+/// Makes an endpoint, of which GARM tells.
+async fn make(garm: &Garm, name: &str) -> Result<()> {
+    let endpoint = json!({ "name": name, "api_base_url": "http://e", "upload_base_url": "http://e", "base_url": "http://e" });
+    garm.api()
+        .post("/github/endpoints", &endpoint)
+        .await
+        .map(drop)
+}
+
+async fn sockets_are_tunnelled_and_cut(ground: &Ground, version: GarmVersion) -> Result<()> {
+    let garm = ground.garm(version).await?;
+    let mut socket = listen(&garm).await?;
     ensure!(garm.proxy().sockets() == 1);
 
-    let endpoint = json!({ "name": "e", "api_base_url": "http://e", "upload_base_url": "http://e", "base_url": "http://e" });
-    garm.api().post("/github/endpoints", &endpoint).await?;
-    let event = next().await?.context("the socket ended")?.into_text()?;
+    make(&garm, "e").await?;
+    let event = next(&mut socket).await?.into_text()?;
     ensure!(event.contains("github_endpoint"), "{event}");
 
     garm.proxy().drop_sockets();
-    let end = next().await;
-    ensure!(!matches!(end, Ok(Some(Message::Text(_)))), "{end:?}");
+    let end = next(&mut socket).await;
+    ensure!(!matches!(end, Ok(Message::Text(_))), "{end:?}");
     poll_until(Duration::from_secs(5), "the socket is closed", async || {
         Ok(Seen::when(garm.proxy().sockets(), |open| *open == 0))
     })
     .await?;
+    Ok(())
+}
+
+async fn frames_are_held_changed_and_slipped_in(ground: &Ground) -> Result<()> {
+    let garm = ground.garm(GarmVersion::V0_2_1).await?;
+    let proxy = garm.proxy();
+    let mut socket = listen(&garm).await?;
+
+    proxy.hold_frames(true);
+    make(&garm, "held").await?;
+    let quiet = tokio::time::timeout(Duration::from_millis(500), socket.next()).await;
+    ensure!(quiet.is_err(), "not held: {quiet:?}");
+    proxy.hold_frames(false);
+    ensure!(next_name(&mut socket).await? == "held");
+
+    proxy.edit_frames(|text| {
+        let other = text.replace("changed", "another");
+        if text.contains("dropped") {
+            Vec::new()
+        } else {
+            vec![other, text]
+        }
+    });
+    make(&garm, "dropped").await?;
+    make(&garm, "changed").await?;
+    ensure!(next_name(&mut socket).await? == "another");
+    ensure!(next_name(&mut socket).await? == "changed");
+    proxy.pass_frames();
+
+    proxy.slip_frame(Frame::Text("hello".to_owned()));
+    ensure!(next(&mut socket).await?.to_text()? == "hello");
+    proxy.slip_frame(Frame::Close(1000));
+    let end = next(&mut socket).await?;
+    ensure!(
+        matches!(&end, Message::Close(Some(frame)) if frame.code == CloseCode::Normal),
+        "{end:?}"
+    );
     Ok(())
 }
