@@ -15,7 +15,9 @@ use crate::{
         self, Config, Problem, Problems, Sort, Sources,
         settings::{Kind, SETTINGS, Setting},
     },
+    domain::defaults::PoolDefaults,
     generate,
+    validate::{self, schema::Schemas},
 };
 
 /// What the command line asks for.
@@ -48,6 +50,7 @@ where
             done(writeln!(io::stdout(), "garm-operator {VERSION}").map_err(Into::into))
         }
         Some(("generate", matches)) => done(generate(matches)),
+        Some(("validate", matches)) => validate(matches),
         _ => configure(&matches, env.into_iter().collect()),
     }
 }
@@ -111,13 +114,52 @@ fn sources(matches: &ArgMatches, env: Vec<(OsString, OsString)>) -> Result<Sourc
 
 /// Prints or writes generated files.
 fn generate(matches: &ArgMatches) -> anyhow::Result<()> {
-    let Some(("crds", matches)) = matches.subcommand() else {
-        return Ok(());
+    let (mut files, matches) = match matches.subcommand() {
+        Some(("crds", matches)) => (generate::crds::files()?, matches),
+        Some(("webhooks", matches)) => (generate::webhooks::files()?, matches),
+        _ => return Ok(()),
     };
-    let files = generate::crds::files()?;
-    match matches.get_one::<PathBuf>("out") {
-        Some(folder) => generate::write(folder, &files),
-        None => Ok(generate::print(io::stdout().lock(), &files)?),
+    if let Some(folder) = matches.get_one::<PathBuf>("out") {
+        return generate::write(folder, &files);
+    }
+    // Of the webhooks there are two sorts, of which a cluster has one.
+    if let Ok(Some(wanted)) = matches.try_get_one::<bool>("cert-manager") {
+        files.retain(|file| file.name.contains("cert-manager") == *wanted);
+    }
+    Ok(generate::print(io::stdout().lock(), &files)?)
+}
+
+/// Judges manifests and prints what was found: findings on standard output, what cannot be read and the sum on standard error.
+fn validate(matches: &ArgMatches) -> Task {
+    let paths: Vec<PathBuf> = matches
+        .get_many::<PathBuf>("filename")
+        .map(|paths| paths.cloned().collect())
+        .unwrap_or_default();
+    let mut unreadable = Vec::new();
+    let inputs = validate::input::read(&paths, &mut unreadable);
+    let mut report = validate::validate(&inputs, &Schemas::new(), &PoolDefaults::default());
+    report.unreadable.splice(0..0, unreadable);
+    let is_json = matches
+        .get_one::<String>("output")
+        .is_some_and(|output| output == "json");
+    let printed = if is_json {
+        report
+            .to_json()
+            .map_err(Into::into)
+            .and_then(|json| writeln!(io::stdout(), "{json}"))
+    } else {
+        write!(io::stdout(), "{}", report.to_text())
+    };
+    for fault in &report.unreadable {
+        let _ = writeln!(io::stderr(), "{fault}");
+    }
+    let _ = writeln!(io::stderr(), "{}", report.summary());
+    match printed {
+        Ok(()) => {
+            let strict = matches.get_flag("strict");
+            Task::Exit(exit_code(report.exit_code(strict)))
+        }
+        Err(error) => done(Err(error.into())),
     }
 }
 
@@ -144,12 +186,43 @@ fn exit_code(code: u8) -> ExitCode {
 fn command() -> Command {
     let crds = Command::new("crds")
         .about("Print the CustomResourceDefinitions, or write them into a folder")
+        .arg(out("folder to write to, one file for each kind"));
+    let webhooks = Command::new("webhooks")
+        .about("Print the webhook configurations and their Service, or write them into a folder")
+        .arg(out("folder to write to, one file with and one without cert-manager"))
         .arg(
-            Arg::new("out")
-                .long("out")
-                .value_name("DIR")
+            Arg::new("cert-manager")
+                .long("cert-manager")
+                .action(ArgAction::SetTrue)
+                .help("let cert-manager fill in the CA certificates; without it the operator does, or you"),
+        );
+    let validate = Command::new("validate")
+        .about("Judge manifests without a cluster, as admission would")
+        .after_help("Exit codes: 0 clean or warnings only, 1 errors (with --strict warnings too), 2 input that cannot be read.")
+        .arg(
+            Arg::new("filename")
+                .short('f')
+                .long("filename")
+                .value_name("FILE|DIR|-")
                 .value_parser(value_parser!(PathBuf))
-                .help("folder to write to, one file for each kind"),
+                .action(ArgAction::Append)
+                .required(true)
+                .help("YAML or JSON file, folder with all below it, or - for standard input; may be given several times"),
+        )
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FORM")
+                .value_parser(["text", "json"])
+                .default_value("text")
+                .help("form of the findings"),
+        )
+        .arg(
+            Arg::new("strict")
+                .long("strict")
+                .action(ArgAction::SetTrue)
+                .help("let warnings fail as well"),
         );
     Command::new("garm-operator")
         .version(VERSION)
@@ -164,8 +237,18 @@ fn command() -> Command {
         .arg(yes_or_no("dry-run").require_equals(true)
                 .value_parser(truth).help("print the configuration with the source of each value, and exit"))
         .arg(Arg::new("timings-scale").long("timings-scale").hide(true).value_parser(value_parser!(f64)))
-        .subcommand(Command::new("generate").about("Write files that follow from the code").subcommand_required(true).subcommand(crds))
+        .subcommand(Command::new("generate").about("Write files that follow from the code").subcommand_required(true).subcommand(crds).subcommand(webhooks))
+        .subcommand(validate)
         .subcommand(Command::new("version").about("Print the version"))
+}
+
+/// Makes the option of where to write to.
+fn out(help: &'static str) -> Arg {
+    Arg::new("out")
+        .long("out")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .help(help)
 }
 
 /// Makes the flag of a setting. It has no default here: one not given must not beat the environment.

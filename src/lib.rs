@@ -1,8 +1,9 @@
 //! A Kubernetes operator for GARM, the runner manager for GitHub Actions.
 //!
-//! Imports go one way: [`api`] (the types we own) ← [`domain`] (pure rules) ← [`controllers`] ← [`run`] (the process). [`garm`] knows nothing
+//! Imports go one way: [`api`] (the types we own) ← [`domain`] (pure rules) ← [`controllers`] and [`admission`] ← [`run`] (the process). [`garm`] knows nothing
 //! of Kubernetes; [`runtime`], [`server`] and [`telemetry`] know nothing of pools.
 
+pub mod admission;
 pub mod api;
 pub mod cli;
 pub mod config;
@@ -14,3 +15,4 @@ pub mod run;
 pub mod runtime;
 pub mod server;
 pub mod telemetry;
+pub mod validate;

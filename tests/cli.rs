@@ -250,6 +250,10 @@ fn every_flag_is_taken_in_both_forms() {
             Kind::Text => match setting.key {
                 "garm.server" => "https://garm",
                 "operator.logFormat" => "json",
+                "operator.webhookCerts" => "self-managed",
+                "operator.duplicatePools" => "warn",
+                "operator.poolDefaults.osType" => "windows",
+                "operator.poolDefaults.osArch" => "arm64",
                 key if key.ends_with("BindAddress") => "[::1]:9000",
                 _ => "some-text",
             },
@@ -341,24 +345,32 @@ fn no_password_is_ever_shown() {
 }
 
 #[test]
-fn crds_are_printed_or_written_as_committed() {
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
-    let printed = call(&["generate", "crds"], &[]);
-    assert_eq!(printed.code, 0);
-    let folder = Folder::new("crds");
-    let out = folder.0.join("new/crds");
-    assert_eq!(
-        call(&["generate", "crds", "--out", out.to_str().unwrap()], &[]).code,
-        0
-    );
-    for entry in std::fs::read_dir(committed).unwrap() {
-        let entry = entry.unwrap();
-        let text = std::fs::read_to_string(entry.path()).unwrap();
-        assert!(printed.out.contains(&text), "{:?}", entry.file_name());
-        assert_eq!(
-            std::fs::read_to_string(out.join(entry.file_name())).unwrap(),
-            text
-        );
+fn generated_files_are_printed_or_written_as_committed() {
+    for (what, options) in [
+        ("crds", &[&[][..]][..]),
+        ("webhooks", &[&[][..], &["--cert-manager"]]),
+    ] {
+        let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join(what);
+        let mut printed = String::new();
+        for options in options {
+            let ended = call(&[&["generate", what], *options].concat(), &[]);
+            assert_eq!(ended.code, 0);
+            printed += &ended.out;
+        }
+        let folder = Folder::new(what);
+        let out = folder.0.join("new").join(what);
+        let out = out.to_str().unwrap();
+        assert_eq!(call(&["generate", what, "--out", out], &[]).code, 0);
+        let mut length = 0;
+        for entry in std::fs::read_dir(committed).unwrap() {
+            let entry = entry.unwrap();
+            let text = std::fs::read_to_string(entry.path()).unwrap();
+            assert!(printed.contains(&text), "{:?}", entry.file_name());
+            let written = std::fs::read_to_string(Path::new(out).join(entry.file_name()));
+            assert_eq!(written.unwrap(), text);
+            length += text.len() + "---\n".len();
+        }
+        assert_eq!(printed.len(), length, "each file once");
     }
 }
 
@@ -369,4 +381,78 @@ fn version_is_printed() {
         (ended.code, ended.out),
         (0, format!("garm-operator {}\n", env!("CARGO_PKG_VERSION")))
     );
+}
+
+#[test]
+fn validate_tells_findings_by_line_and_ends_with_a_code_for_each_case() {
+    let folder = Folder::new("validate");
+    let good = folder.file(
+        "good.yaml",
+        "apiVersion: garm-operator.mercedes-benz.com/v1beta1\nkind: Image\nmetadata: {name: ubuntu}\nspec: {tag: \"24.04\"}\n",
+    );
+    let doubtful = folder.file(
+        "doubtful.json",
+        "{\"apiVersion\": \"garm-operator.mercedes-benz.com/v1alpha1\", \"kind\": \"Image\", \"metadata\": {\"name\": \"a\"}, \"spec\": {\"tag\": \"b\"}}",
+    );
+    let wrong = folder.file(
+        "wrong.yaml",
+        "apiVersion: garm-operator.mercedes-benz.com/v1beta1\nkind: Image\nmetadata: {name: ubuntu}\nspec:\n  tga: x\n",
+    );
+    let broken = folder.file("broken.yml", "kind: [\n");
+    let ended = call(&["validate", "-f", &good], &[]);
+    assert_eq!((ended.code, ended.out.as_str()), (0, ""), "{}", ended.err);
+    assert_eq!(call(&["validate", "-f", &doubtful], &[]).code, 0);
+    assert_eq!(
+        call(&["validate", "--strict", "-f", &doubtful], &[]).code,
+        1
+    );
+    let ended = call(&["validate", "-f", &good, "-f", &wrong], &[]);
+    assert_eq!(ended.code, 1);
+    assert!(
+        ended
+            .out
+            .contains(&format!("{wrong}:5: Image/ubuntu: spec.tga: ")),
+        "{}",
+        ended.out
+    );
+    let ended = call(&["validate", "-f", &wrong, "-f", &broken], &[]);
+    assert_eq!(ended.code, 2);
+    assert!(ended.out.contains("spec.tga"), "{}", ended.out);
+    assert!(ended.err.contains("broken.yml"), "{}", ended.err);
+    for unusable in [&["validate"][..], &["validate", "-f", "/absent"]] {
+        assert_eq!(call(unusable, &[]).code, 2);
+    }
+    let ended = call(
+        &["validate", "-o", "json", "-f", folder.0.to_str().unwrap()],
+        &[],
+    );
+    let json: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!((ended.code, &json["objects"]), (2, &3.into()));
+    assert_eq!(json["errors"], 1);
+    assert_eq!(json["warnings"], 2);
+}
+
+#[test]
+fn an_unknown_way_with_duplicates_or_a_default_that_no_pool_may_have_refuses_to_start() {
+    for (args, env, told) in [
+        (
+            &["--operator-duplicate-pools=ignore"][..],
+            None,
+            "operator.duplicatePools: ",
+        ),
+        (
+            &[],
+            Some(("OPERATOR_DUPLICATE_POOLS", "Deny")),
+            "operator.duplicatePools: ",
+        ),
+        (
+            &["--operator-pool-defaults-os-type=solaris"],
+            None,
+            "operator.poolDefaults.osType: ",
+        ),
+    ] {
+        let ended = dry_run(args, &Vec::from_iter(env));
+        assert_eq!(ended.code, 1, "{}", ended.err);
+        assert!(ended.err.contains(told), "{}", ended.err);
+    }
 }

@@ -14,14 +14,18 @@ use std::{
 use garm_operator::generate::crds;
 use serde_json::{Value, json};
 
-/// Fields of v1beta1 that the CRDs users have installed do not know. All are optional.
-const ADDED: [&str; 6] = [
-    "GarmServerConfig .spec.minimumJobAgeBackoff",
-    "Organization .spec.installWebhook",
-    "Pool .spec.priority",
-    "Pool .status.runners",
-    "Pool .status.tags",
-    "Repository .spec.installWebhook",
+/// Fields that the CRDs users have installed do not know. All are optional. v1alpha1 gains none in a spec: it stays what old
+/// manifests are written for. What a status tells is the same in both versions.
+const ADDED: [&str; 9] = [
+    "GarmServerConfig v1beta1 .spec.minimumJobAgeBackoff",
+    "Organization v1beta1 .spec.installWebhook",
+    "Pool v1alpha1 .status.runners",
+    "Pool v1alpha1 .status.tags",
+    "Pool v1beta1 .spec.priority",
+    "Pool v1beta1 .status.runners",
+    "Pool v1beta1 .status.tags",
+    "Repository v1beta1 .spec.installWebhook",
+    "Runner v1alpha1 .status.conditions",
 ];
 
 const READY: Column = (
@@ -222,10 +226,10 @@ fn flatten(path: &str, required: &str, schema: &Value, into: &mut BTreeMap<Strin
     }
 }
 
-/// Reads the fields of v1beta1 that users have installed, by kind and path.
-fn installed() -> BTreeMap<String, BTreeMap<String, Field>> {
+/// Reads the fields that users have installed, by kind and version, and by path.
+fn installed() -> BTreeMap<(String, String), BTreeMap<String, Field>> {
     let table = std::fs::read_to_string(root().join("tests/data/crd-fields.tsv")).unwrap();
-    let mut kinds: BTreeMap<String, BTreeMap<String, Field>> = BTreeMap::new();
+    let mut kinds: BTreeMap<_, BTreeMap<String, Field>> = BTreeMap::new();
     for line in table.lines().skip(1) {
         let cells: Vec<_> = line.split('\t').collect();
         let [
@@ -244,9 +248,6 @@ fn installed() -> BTreeMap<String, BTreeMap<String, Field>> {
         else {
             panic!("{} cells: {line}", cells.len())
         };
-        if version != "v1beta1" {
-            continue;
-        }
         let set = |cell: &str| {
             cell.split("; ")
                 .filter(|part| !part.is_empty())
@@ -270,7 +271,7 @@ fn installed() -> BTreeMap<String, BTreeMap<String, Field>> {
                 .collect(),
         };
         kinds
-            .entry(kind.to_owned())
+            .entry((kind.to_owned(), version.to_owned()))
             .or_default()
             .insert(path.to_owned(), field);
     }
@@ -293,8 +294,22 @@ fn whole(value: &Value) -> Value {
     serde_json::from_str(&value.to_string().replace(".0,", ",").replace(".0}", "}")).unwrap()
 }
 
-fn schema(crd: &Value) -> Value {
-    whole(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+/// Flattens the schemas of all versions of all kinds, by kind and version, and by path.
+fn ours() -> BTreeMap<(String, String), BTreeMap<String, Field>> {
+    let mut kinds = BTreeMap::new();
+    for crd in generated() {
+        for version in crd["spec"]["versions"].as_array().unwrap() {
+            let mut fields = BTreeMap::new();
+            flatten(".", "-", &schema(version), &mut fields);
+            let key = (text(&crd["spec"]["names"]["kind"]), text(&version["name"]));
+            kinds.insert(key, fields);
+        }
+    }
+    kinds
+}
+
+fn schema(version: &Value) -> Value {
+    whole(&version["schema"]["openAPIV3Schema"])
 }
 
 #[test]
@@ -318,33 +333,29 @@ fn committed_files_are_those_of_the_code() {
 
 #[test]
 fn every_installed_field_is_there_unchanged() {
+    let ours = ours();
     let mut checked = 0;
-    for crd in generated() {
-        let kind = crd["spec"]["names"]["kind"].as_str().unwrap();
-        let mut ours = BTreeMap::new();
-        flatten(".", "-", &schema(&crd), &mut ours);
-        for (path, field) in &installed()[kind] {
-            assert_eq!(ours.get(path), Some(field), "{kind} {path}");
+    for (key, fields) in installed() {
+        for (path, field) in fields {
+            assert_eq!(ours[&key].get(&path), Some(&field), "{key:?} {path}");
             checked += 1;
         }
     }
-    assert!(checked > 150, "only {checked} fields compared");
+    assert!(checked > 330, "only {checked} fields compared");
 }
 
 #[test]
 fn every_added_field_is_optional_and_listed() {
+    let mut installed = installed();
     let mut added = Vec::new();
-    for crd in generated() {
-        let kind = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
-        let known = installed().remove(&kind).unwrap();
-        let mut ours = BTreeMap::new();
-        flatten(".", "-", &schema(&crd), &mut ours);
-        for (path, field) in &ours {
+    for ((kind, version), fields) in ours() {
+        let known = installed.remove(&(kind.clone(), version.clone())).unwrap();
+        for (path, field) in &fields {
             if known.contains_key(path) {
                 continue;
             }
             // What is inside an added field is part of it.
-            let name = format!("{kind} {path}");
+            let name = format!("{kind} {version} {path}");
             if added
                 .iter()
                 .any(|outer: &String| name.starts_with(outer.as_str()))
@@ -361,6 +372,7 @@ fn every_added_field_is_optional_and_listed() {
     }
     added.sort();
     assert_eq!(added, ADDED);
+    assert!(installed.is_empty(), "versions are gone: {installed:?}");
 }
 
 #[test]
@@ -385,26 +397,12 @@ fn names_columns_and_subresources_are_those_installed() {
         let spec = &crd["spec"];
         assert_eq!(spec["names"], names);
         assert_eq!(
-            (&spec["group"], &spec["scope"], &spec["conversion"]),
+            (&spec["group"], &spec["scope"]),
             (
                 &json!("garm-operator.mercedes-benz.com"),
-                &json!("Namespaced"),
-                &Value::Null
+                &json!("Namespaced")
             )
         );
-        let [version] = spec["versions"].as_array().unwrap().as_slice() else {
-            panic!("{kind} has not exactly one version")
-        };
-        assert_eq!(
-            (
-                &version["name"],
-                &version["served"],
-                &version["storage"],
-                &version["deprecated"]
-            ),
-            (&json!("v1beta1"), &json!(true), &json!(true), &Value::Null)
-        );
-        assert_eq!(version["subresources"], subresources(kind), "{kind}");
         let columns: Vec<_> = columns
             .iter()
             .map(|(name, type_, path, priority)| match priority {
@@ -412,12 +410,62 @@ fn names_columns_and_subresources_are_those_installed() {
                 _ => json!({"name": name, "type": type_, "jsonPath": path, "priority": priority}),
             })
             .collect();
-        assert_eq!(
-            version["additionalPrinterColumns"],
-            json!(columns),
-            "{kind}"
-        );
-        assert_eq!(version["selectableFields"], selectable(kind), "{kind}");
+        let versions = spec["versions"].as_array().unwrap();
+        let names: Vec<_> = versions.iter().map(|version| &version["name"]).collect();
+        match kind {
+            "GarmServerConfig" | "GitHubCredential" | "GitHubEndpoint" => {
+                assert_eq!(names, ["v1beta1"], "{kind}");
+            }
+            _ => assert_eq!(names, ["v1alpha1", "v1beta1"], "{kind}"),
+        }
+        for version in versions {
+            let is_old = version["name"] == "v1alpha1";
+            let warning = "This version is deprecated. Use v1beta1 instead.";
+            assert_eq!(
+                json!([
+                    version["served"],
+                    version["storage"],
+                    version["deprecated"],
+                    version["deprecationWarning"]
+                ]),
+                if is_old {
+                    json!([true, false, true, warning])
+                } else {
+                    json!([true, true, null, null])
+                },
+                "{kind}"
+            );
+            assert_eq!(version["subresources"], subresources(kind), "{kind}");
+            assert_eq!(
+                version["additionalPrinterColumns"],
+                json!(columns),
+                "{kind}"
+            );
+            assert_eq!(version["selectableFields"], selectable(kind), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn the_webhook_converts_the_kinds_that_it_converts_where_installed() {
+    for crd in generated() {
+        let kind = text(&crd["spec"]["names"]["kind"]);
+        let by_webhook = json!({
+            "strategy": "Webhook",
+            "webhook": {
+                "clientConfig": {"service": {
+                    "name": "garm-operator-webhook-service",
+                    "namespace": "garm-operator-system",
+                    "path": "/convert",
+                }},
+                "conversionReviewVersions": ["v1"],
+            },
+        });
+        let expected = match kind.as_str() {
+            "Enterprise" | "Organization" | "Pool" | "Repository" => by_webhook,
+            _ => Value::Null,
+        };
+        assert_eq!(crd["spec"]["conversion"], expected, "{kind}");
     }
 }
 
@@ -428,16 +476,18 @@ fn the_pool_rule_lets_old_objects_be_edited_elsewhere() {
         .iter()
         .find(|crd| crd["spec"]["names"]["kind"] == "Pool")
         .unwrap();
-    let rules = schema(pool)["properties"]["spec"]["x-kubernetes-validations"].clone();
-    let [rule] = rules.as_array().unwrap().as_slice() else {
-        panic!("not one rule: {rules}")
-    };
-    assert_eq!(rule["optionalOldSelf"], json!(true));
-    let text = rule["rule"].as_str().unwrap();
-    assert!(
-        text.starts_with("self.minIdleRunners <= self.maxRunners || (oldSelf.hasValue() && "),
-        "{text}"
-    );
+    for version in pool["spec"]["versions"].as_array().unwrap() {
+        let rules = schema(version)["properties"]["spec"]["x-kubernetes-validations"].clone();
+        let [rule] = rules.as_array().unwrap().as_slice() else {
+            panic!("not one rule: {rules}")
+        };
+        assert_eq!(rule["optionalOldSelf"], json!(true));
+        let text = rule["rule"].as_str().unwrap();
+        assert!(
+            text.starts_with("self.minIdleRunners <= self.maxRunners || (oldSelf.hasValue() && "),
+            "{text}"
+        );
+    }
 }
 
 #[test]

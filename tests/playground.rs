@@ -8,7 +8,6 @@
 )]
 
 use std::{
-    path::Path,
     process::ExitCode,
     thread,
     time::{Duration, Instant},
@@ -17,6 +16,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use garm_operator::cli::{self, Task};
+use garm_operator::generate::crds;
 use garm_operator_ground::{
     ControlPlane, Garm, Ground, Job, Operator, Owner,
     poll::Patience,
@@ -117,22 +117,7 @@ async fn scene(ground: &Ground, options: &Options, started: Instant) -> Result<(
         "GARM {} is up, with a fake GitHub and a fake provider",
         garm.version()
     ));
-    let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
-    plane
-        .kubectl_ok(&["apply", "-f", &crds.display().to_string()], "")
-        .await?;
-    plane
-        .kubectl_ok(
-            &[
-                "wait",
-                "crd",
-                "--all",
-                "--for=condition=Established",
-                "--timeout=30s",
-            ],
-            "",
-        )
-        .await?;
+    plane.install_crds(crds::definitions(), None).await?;
     plane
         .kubectl_ok(&["create", "namespace", NAMESPACE], "")
         .await?;

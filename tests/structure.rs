@@ -15,14 +15,26 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("runtime", &["telemetry", "api::meta"]),
     ("telemetry", &["config"]),
     ("server", &["telemetry", "config"]),
-    // The connection's times are part of the configuration.
-    ("config", &["garm"]),
+    // The connection's times and the rules' own settings are part of the configuration.
+    ("config", &["garm", "domain"]),
     (
         "controllers",
         &["api", "domain", "garm", "runtime", "telemetry", "config"],
     ),
-    ("generate", &["api"]),
-    ("cli", &["config", "generate", "run"]),
+    (
+        "admission",
+        &[
+            "api",
+            "domain",
+            "runtime",
+            "telemetry",
+            "config",
+            "controllers",
+        ],
+    ),
+    ("generate", &["api", "admission::hooks"]),
+    ("validate", &["api", "domain", "generate"]),
+    ("cli", &["config", "domain", "generate", "run", "validate"]),
     (
         "run",
         &[
@@ -34,6 +46,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "server",
             "config",
             "controllers",
+            "admission",
         ],
     ),
 ];

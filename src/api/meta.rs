@@ -9,6 +9,9 @@ pub const VERSION: &str = "v1beta1";
 /// Group and version as objects name them in `apiVersion`.
 pub const API_VERSION: &str = "garm-operator.mercedes-benz.com/v1beta1";
 
+/// Group and version of old manifests and clients.
+pub const API_VERSION_V1ALPHA1: &str = "garm-operator.mercedes-benz.com/v1alpha1";
+
 /// Annotation of users: stops all work on the object. Any value but `"false"` pauses.
 pub const PAUSED: &str = "garm-operator.mercedes-benz.com/paused";
 /// Annotation of ours: when a POST or PUT for this object was last answered with success (RFC 3339).
@@ -17,6 +20,8 @@ pub const LAST_SYNC_TIME: &str = "garm-operator.mercedes-benz.com/last-sync-time
 pub const PUSHED: &str = "garm-operator.mercedes-benz.com/pushed";
 /// Annotation of ours: id of the GitHub webhook that was installed for this object.
 pub const WEBHOOK_ID: &str = "garm-operator.mercedes-benz.com/webhook-id";
+/// Start of annotations of ours, on v1alpha1 objects only: each holds, as JSON, a field of the spec that v1alpha1 lacks.
+pub const V1BETA1_FIELD: &str = "garm-operator.mercedes-benz.com/v1beta1.";
 /// Annotation of users: `"true"` on a terminating object drops our finalizer without any call to GARM.
 pub const FORCE_DELETE: &str = "garm-operator.mercedes-benz.com/force-delete";
 /// Annotation of users: `"true"` on a Runner or Pool makes GARM remove instances although the provider fails.

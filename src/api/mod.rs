@@ -4,8 +4,10 @@
 //! API server ever let in decodes; the rules live in `domain` and in admission.
 
 pub mod condition;
+pub mod convert;
 pub mod event;
 pub mod meta;
 pub mod refs;
 mod schema;
+pub mod v1alpha1;
 pub mod v1beta1;

@@ -31,3 +31,14 @@ pub struct TypedRef {
     /// Name of the object referred to.
     pub name: String,
 }
+
+impl TypedRef {
+    /// Refers to an object of a kind of ours, without naming the API group, as most manifests do.
+    pub fn new(kind: &str, name: &str) -> Self {
+        Self {
+            api_group: None,
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}

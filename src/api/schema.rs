@@ -1,10 +1,21 @@
 //! Pieces of OpenAPI schema that the derive cannot say.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
 
 /// Removes `format` from an integer. The CRDs that users have carry none for these fields, and a changed format is a changed API.
 pub(super) fn drop_format(schema: &mut Schema) {
     schema.remove("format");
+}
+
+/// States the rules of a Pool's spec that stand in the schema, the only ones that do: `/scale` passes no webhook. An object that broke
+/// the rule before stays editable as long as the two numbers stay as they are.
+pub(super) fn pool_rules() -> Value {
+    json!([{
+        "rule": "self.minIdleRunners <= self.maxRunners || (oldSelf.hasValue() && oldSelf.value().minIdleRunners == self.minIdleRunners && oldSelf.value().maxRunners == self.maxRunners)",
+        "message": "minIdleRunners must be less than or equal to maxRunners",
+        "optionalOldSelf": true,
+    }])
 }
 
 /// Describes `status.conditions` as the API conventions do: an atomic list with the usual limits.

@@ -1,12 +1,16 @@
 //! Reads the configuration file into texts by path.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, DeserializeSeed, MapAccess, Visitor},
+};
 use serde_json::Value;
 
 use super::{
     problem::{FILE, Problem, Sort},
-    settings::{by_key, nearest_key},
+    settings::{SETTINGS, by_key, nearest_key},
 };
 
 /// What a file holds: the text of each value as written, by path, and all that is wrong with it.
@@ -17,9 +21,6 @@ pub struct Content {
     /// Unknown paths, and values that are lists or maps.
     pub problems: Vec<Problem>,
 }
-
-/// A file as text values: `None` is YAML's null.
-type Texts = BTreeMap<String, Option<BTreeMap<String, Option<String>>>>;
 
 /// Reads YAML. Never fails and never shows a value: one may be a password.
 pub fn read(yaml: &str) -> Content {
@@ -36,41 +37,112 @@ pub fn read(yaml: &str) -> Content {
         }
     };
     let texts: Texts = serde_saphyr::from_str_with_options(yaml, options()).unwrap_or_default();
-    let Value::Object(sections) = shape else {
-        if !shape.is_null() {
+    match shape {
+        Value::Object(sections) => {
+            for (section, value) in sections {
+                walk(&mut content, &texts, section, &value);
+            }
+        }
+        Value::Null => {}
+        _ => {
             let message = "must hold a map with the keys garm and operator";
             content
                 .problems
                 .push(Problem::new(FILE, Sort::Syntax, message));
         }
-        return content;
-    };
-    for (section, entries) in sections {
-        match entries {
-            Value::Null if is_section(&section) => {}
-            Value::Object(entries) => {
-                for (name, value) in entries {
-                    let text = texts
-                        .get(&section)
-                        .and_then(|texts| texts.as_ref()?.get(&name));
-                    entry(
-                        &mut content,
-                        format!("{section}.{name}"),
-                        &value,
-                        text.cloned().flatten().or_else(|| plain(&value)),
-                    );
-                }
-            }
-            _ if is_section(&section) => {
-                let message = "must be a map of settings";
-                content
-                    .problems
-                    .push(Problem::new(section, Sort::Syntax, message));
-            }
-            _ => content.problems.push(unknown(&section)),
-        }
     }
     content
+}
+
+/// Takes over what stands at a path: a map of settings, or one setting.
+fn walk(content: &mut Content, texts: &Texts, path: String, value: &Value) {
+    match value {
+        Value::Null if is_map(&path) => {}
+        // What stands below a misspelt section is looked at too, for the hint.
+        Value::Object(entries) if is_map(&path) || !path.contains('.') => {
+            for (name, value) in entries {
+                walk(content, texts, format!("{path}.{name}"), value);
+            }
+        }
+        _ if is_map(&path) => {
+            let message = "must be a map of settings";
+            content
+                .problems
+                .push(Problem::new(path, Sort::Syntax, message));
+        }
+        _ => {
+            let text = texts.0.get(&path).cloned().or_else(|| plain(value));
+            entry(content, path, value, text);
+        }
+    }
+}
+
+/// The single values of a file as written, by path; empty when something in it has another shape than settings have.
+#[derive(Debug, Default)]
+struct Texts(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut texts = BTreeMap::new();
+        let root = TextsBelow {
+            path: "",
+            texts: &mut texts,
+        };
+        root.deserialize(deserializer)?;
+        Ok(Self(texts))
+    }
+}
+
+/// Reads the map at a path. The reader is told to expect text wherever a setting stands, or it would make numbers of digits.
+struct TextsBelow<'a> {
+    path: &'a str,
+    texts: &'a mut BTreeMap<String, String>,
+}
+
+impl<'de> DeserializeSeed<'de> for TextsBelow<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TextsBelow<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of settings")
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            let path = match self.path {
+                "" => name,
+                above => format!("{above}.{name}"),
+            };
+            if is_map(&path) {
+                map.next_value_seed(TextsBelow {
+                    path: &path,
+                    texts: self.texts,
+                })?;
+            } else if let Some(text) = map.next_value::<Option<String>>()? {
+                self.texts.insert(path, text);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Takes one entry over, or says what is wrong with it.
@@ -98,8 +170,12 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-fn is_section(name: &str) -> bool {
-    matches!(name, "garm" | "operator")
+/// Tells whether settings stand below this path.
+fn is_map(path: &str) -> bool {
+    SETTINGS.iter().any(|setting| {
+        let below = setting.key.strip_prefix(path);
+        below.is_some_and(|below| below.starts_with('.'))
+    })
 }
 
 fn unknown(path: &str) -> Problem {
@@ -156,6 +232,38 @@ mod tests {
                 ("operator.syncPeriod", "1h")
             ]
         );
+    }
+
+    #[test]
+    fn keeps_values_as_written_beside_and_within_a_nested_map() {
+        let content = read(
+            "operator:\n  poolDefaults:\n    minIdleRunners: 07\n    osType: windows\n    runnerPrefix:\n  poolConcurrency: 0x10\ngarm:\n  password: 0123\n",
+        );
+        assert_eq!(content.problems, []);
+        let values: Vec<_> = content
+            .values
+            .iter()
+            .map(|(k, v)| (k.as_str(), v.as_str()))
+            .collect();
+        assert_eq!(
+            values,
+            [
+                ("garm.password", "0123"),
+                ("operator.poolConcurrency", "0x10"),
+                ("operator.poolDefaults.minIdleRunners", "07"),
+                ("operator.poolDefaults.osType", "windows"),
+                ("operator.poolDefaults.runnerPrefix", ""),
+            ]
+        );
+        let found = problems("operator:\n  poolDefaults:\n    osTyp: linux\n");
+        assert_eq!(
+            found,
+            [
+                "operator.poolDefaults.osTyp: no such setting; did you mean operator.poolDefaults.osType?"
+            ]
+        );
+        let found = problems("operator:\n  poolDefaults: linux\n");
+        assert_eq!(found, ["operator.poolDefaults: must be a map of settings"]);
     }
 
     #[test]

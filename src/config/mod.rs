@@ -14,12 +14,14 @@ use std::{io, path::PathBuf, time::Duration};
 use secrecy::SecretString;
 use url::Url;
 
+use crate::domain::{defaults::PoolDefaults, duplicate::DuplicatePools};
+
 pub use self::{
     listen::Listen,
     problem::{Problem, Problems, Sort},
     read::parse_bool,
     sources::{Source, Sources, Value, Values},
-    timings::Timings,
+    timings::{Timings, WebhookTimings},
 };
 
 /// Everything the operator can be told from outside.
@@ -106,10 +108,44 @@ pub struct OperatorConfig {
     pub pool_concurrency: usize,
     /// Whether GARM's runners are shown as Runner objects.
     pub runner_reconciliation: bool,
+    /// The admission and conversion webhooks.
+    pub webhook: WebhookConfig,
+    /// What becomes of a Pool that equals another of its namespace.
+    pub duplicate_pools: DuplicatePools,
+    /// Values of Pool fields that a manifest leaves out.
+    pub pool_defaults: PoolDefaults,
     /// How much is logged, 0 to 5.
     pub log_verbosity_level: u8,
     /// Form of the log.
     pub log_format: LogFormat,
+}
+
+/// The admission and conversion webhooks.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WebhookConfig {
+    /// Where they are served, over TLS.
+    pub bind_address: Listen,
+    /// Where the certificate comes from.
+    pub certs: WebhookCerts,
+    /// Folder with `tls.crt` and `tls.key` ([`WebhookCerts::Files`]).
+    pub cert_dir: PathBuf,
+    /// What the names of the Service, the webhook configurations and the CA Secret begin with ([`WebhookCerts::SelfManaged`]).
+    pub name_prefix: String,
+    /// How long a CA of ours is valid.
+    pub ca_lifetime: Duration,
+    /// How long a certificate of ours is valid.
+    pub cert_lifetime: Duration,
+    /// How long each step of a change of our CA is held.
+    pub ca_step: Duration,
+}
+
+/// Where the certificate of the webhooks comes from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WebhookCerts {
+    /// Files that somebody else renews, e.g. cert-manager by a mounted Secret.
+    Files,
+    /// Ourselves: a CA in a Secret, made known to the API server by us.
+    SelfManaged,
 }
 
 /// Form of the log.

@@ -2,13 +2,16 @@
 
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
-use crate::garm;
+use crate::{
+    domain::{defaults::PoolDefaults, duplicate::DuplicatePools},
+    garm,
+};
 
 use secrecy::SecretString;
 use url::Url;
 
 use super::{
-    Config, GarmConfig, Listen, LogFormat, OperatorConfig, Timings,
+    Config, GarmConfig, Listen, LogFormat, OperatorConfig, Timings, WebhookCerts, WebhookConfig,
     duration::{self, ParseError},
     problem::{Problem, Sort},
     settings::Kind,
@@ -131,7 +134,20 @@ impl Reader<'_> {
         let pool_concurrency = self.count("operator.poolConcurrency");
         let runner_reconciliation = self.boolean("operator.runnerReconciliation");
         let log_verbosity_level = self.number("operator.logVerbosityLevel", 0..=5);
-        let log_format = self.log_format();
+        let log_format = self.choice(
+            "operator.logFormat",
+            &[("text", LogFormat::Text), ("json", LogFormat::Json)],
+        );
+        let webhook = self.webhook();
+        let duplicate_pools = self.choice(
+            "operator.duplicatePools",
+            &[
+                ("deny", DuplicatePools::Deny),
+                ("warn", DuplicatePools::Warn),
+                ("allow", DuplicatePools::Allow),
+            ],
+        );
+        let pool_defaults = self.pool_defaults();
         Some(OperatorConfig {
             metrics_bind_address: metrics_bind_address?,
             health_probe_bind_address: health_probe_bind_address?,
@@ -147,6 +163,9 @@ impl Reader<'_> {
             enterprise_concurrency: enterprise_concurrency?,
             pool_concurrency: pool_concurrency?,
             runner_reconciliation: runner_reconciliation?,
+            webhook: webhook?,
+            duplicate_pools: duplicate_pools?,
+            pool_defaults: pool_defaults?,
             log_verbosity_level: u8::try_from(log_verbosity_level?).ok()?,
             log_format: log_format?,
         })
@@ -312,16 +331,83 @@ impl Reader<'_> {
         Some(names)
     }
 
-    fn log_format(&mut self) -> Option<LogFormat> {
-        let value = self.value("operator.logFormat")?;
-        match value.text.as_str() {
-            "text" => Some(LogFormat::Text),
-            "json" => Some(LogFormat::Json),
-            _ => {
-                self.refuse_value(&value, Sort::Value, "is neither text nor json");
-                None
-            }
+    /// Reads one of a few words.
+    fn choice<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
+        let value = self.value(key)?;
+        let found = words.iter().find(|(word, _)| *word == value.text);
+        if found.is_none() {
+            let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            let message = format!("is not one of {}", words.join(", "));
+            self.refuse_value(&value, Sort::Value, &message);
         }
+        found.map(|(_, choice)| *choice)
+    }
+
+    fn webhook(&mut self) -> Option<WebhookConfig> {
+        let long = Duration::from_secs(1)..=Duration::MAX;
+        let bind_address = self.listen("operator.webhookBindAddress");
+        let certs = self.choice(
+            "operator.webhookCerts",
+            &[
+                ("files", WebhookCerts::Files),
+                ("self-managed", WebhookCerts::SelfManaged),
+            ],
+        );
+        let cert_dir = self.required("operator.webhookCertDir");
+        let name_prefix = self.name_prefix("operator.webhookNamePrefix");
+        let ca_lifetime = self.duration("operator.webhookCaLifetime", long.clone());
+        let cert_lifetime = self.duration("operator.webhookCertLifetime", long.clone());
+        let ca_step = self.duration("operator.webhookCaStep", long);
+        Some(WebhookConfig {
+            bind_address: bind_address?,
+            certs: certs?,
+            cert_dir: cert_dir?.into(),
+            name_prefix: name_prefix?,
+            ca_lifetime: ca_lifetime?,
+            cert_lifetime: cert_lifetime?,
+            ca_step: ca_step?,
+        })
+    }
+
+    /// Reads the beginning of object names; with the longest end that we give, a Service name has at most 63 characters.
+    fn name_prefix(&mut self, key: &str) -> Option<String> {
+        let value = self.value(key)?;
+        if !is_namespace(&value.text) || value.text.len() > 40 {
+            let message = "cannot begin the name of a Service; use up to 40 lower-case letters, digits and dashes";
+            self.refuse_value(&value, Sort::Value, message);
+            return None;
+        }
+        Some(value.text)
+    }
+
+    /// Reads the defaults of Pools by the rules that Pools are judged by, so that no default makes every Pool invalid.
+    fn pool_defaults(&mut self) -> Option<PoolDefaults> {
+        let os_type = self.text("operator.poolDefaults.osType");
+        let os_arch = self.text("operator.poolDefaults.osArch");
+        let enabled = self.boolean("operator.poolDefaults.enabled");
+        let min_idle_runners =
+            self.number("operator.poolDefaults.minIdleRunners", i64::MIN..=i64::MAX);
+        let runner_bootstrap_timeout = self.number(
+            "operator.poolDefaults.runnerBootstrapTimeout",
+            i64::MIN..=i64::MAX,
+        );
+        let runner_prefix = self.text("operator.poolDefaults.runnerPrefix");
+        let github_runner_group = self.text("operator.poolDefaults.githubRunnerGroup");
+        let defaults = PoolDefaults {
+            os_type: os_type?,
+            os_arch: os_arch?,
+            enabled: enabled?,
+            min_idle_runners: min_idle_runners?,
+            runner_bootstrap_timeout: runner_bootstrap_timeout?,
+            runner_prefix: runner_prefix.filter(|text| !text.is_empty()),
+            github_runner_group: github_runner_group.filter(|text| !text.is_empty()),
+        };
+        let faults = defaults.faults();
+        for fault in &faults {
+            let key = fault.path.replacen("spec", "operator.poolDefaults", 1);
+            self.refuse(&key, &fault.message);
+        }
+        faults.is_empty().then_some(defaults)
     }
 }
 

@@ -105,15 +105,14 @@ impl Values {
     /// `normal` gives the form a value is shown in, e.g. `5m0s` for `300s`.
     pub fn to_yaml(&self, normal: impl Fn(&Value) -> String) -> String {
         let mut yaml = String::new();
-        let mut section = "";
+        let mut open: Vec<&str> = Vec::new();
         for value in &self.0 {
-            let Some((head, name)) = value.setting.key.split_once('.') else {
-                continue;
-            };
-            if head != section {
-                section = head;
-                // Writing to a String cannot fail.
-                let _ = writeln!(yaml, "{head}:");
+            let mut path: Vec<&str> = value.setting.key.split('.').collect();
+            let Some(name) = path.pop() else { continue };
+            let shared = open.iter().zip(&path).take_while(|(a, b)| a == b).count();
+            // Writing to a String cannot fail.
+            for (depth, section) in path.iter().enumerate().skip(shared) {
+                let _ = writeln!(yaml, "{:1$}{section}:", "", 2 * depth);
             }
             let shown = match value.setting.kind {
                 Kind::Secret if value.text.is_empty() => quoted(""),
@@ -121,7 +120,9 @@ impl Values {
                 Kind::Text | Kind::File => quoted(&normal(value)),
                 Kind::Bool | Kind::Number | Kind::Duration => normal(value),
             };
-            let _ = writeln!(yaml, "  {name}: {shown} # {}", value.source);
+            let indent = 2 * path.len();
+            let _ = writeln!(yaml, "{:indent$}{name}: {shown} # {}", "", value.source);
+            open = path;
         }
         yaml
     }
@@ -220,11 +221,14 @@ mod tests {
             index in 0..SETTINGS.len(), in_env: bool, in_flag: bool, in_file: bool,
         ) {
             let setting = &SETTINGS[index];
-            let (section, name) = setting.key.split_once('.').unwrap();
             let mut sources = Sources::default();
             if in_env { sources.env.push(env(setting.env, "from env")); }
             if in_flag { sources.flags.insert(setting.key, "from flag".to_owned()); }
-            if in_file { sources.file = Some(format!("{section}:\n  {name}: from file\n")); }
+            if in_file {
+                let nested = setting.key.split('.').enumerate();
+                let lines: Vec<_> = nested.map(|(depth, name)| format!("{:1$}{name}:", "", 2 * depth)).collect();
+                sources.file = Some(format!("{} from file\n", lines.join("\n")));
+            }
             let (values, problems) = merged(&sources);
             let value = values.get(setting.key).unwrap();
             let expected = match (in_file, in_flag, in_env) {

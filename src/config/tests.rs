@@ -53,6 +53,17 @@ fn the_defaults_are_those_of_the_go_operator() {
         enterprise_concurrency: 1,
         pool_concurrency: 10,
         runner_reconciliation: false,
+        webhook: WebhookConfig {
+            bind_address: on(9443),
+            certs: WebhookCerts::Files,
+            cert_dir: "/tmp/k8s-webhook-server/serving-certs".into(),
+            name_prefix: "garm-operator".to_owned(),
+            ca_lifetime: Duration::from_secs(365 * 86_400),
+            cert_lifetime: Duration::from_secs(7 * 86_400),
+            ca_step: Duration::from_secs(600),
+        },
+        duplicate_pools: DuplicatePools::Deny,
+        pool_defaults: PoolDefaults::default(),
         log_verbosity_level: 0,
         log_format: LogFormat::Text,
     };

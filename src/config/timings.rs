@@ -41,10 +41,62 @@ pub struct Timings {
     pub watch_stuck: Duration,
     /// Deadline for one call to the Kubernetes API. Not scaled.
     pub kube_call: Duration,
+    /// How long a review waits for a watch that has not delivered its first list, or for its turn. Not scaled, like the next: the API server's
+    /// patience is not ours.
+    pub webhook_wait: Duration,
+    /// How long the answer to a review may take: a little less than the API server waits, so that it gets one.
+    pub webhook_answer: Duration,
     /// How long calls in flight may go on after SIGTERM before they are dropped.
     pub shutdown_drop: Duration,
+    /// How long other replicas wait for a renewal of the Lease before they take it over.
+    pub lease_duration: Duration,
+    /// How long the leader works without a successful renewal of the Lease; shorter than its duration.
+    pub lease_renew: Duration,
+    /// Between two renewals of the Lease.
+    pub lease_retry: Duration,
     /// The connection to GARM.
     pub garm: garm::Timings,
+    /// The webhook listener and its certificate.
+    pub webhook: WebhookTimings,
+}
+
+/// Times of the webhook listener and its certificate. But for the polls they are not scaled: clients have clocks of their own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WebhookTimings {
+    /// Deadline for a TLS handshake.
+    pub handshake: Duration,
+    /// Longest silence of an HTTP/1.1 client between two requests, or before the end of a request's head. Longer than a Go client keeps an idle
+    /// connection (90 s), so that we never close one it is writing into.
+    pub idle: Duration,
+    /// Pause between two pings on an HTTP/2 connection, and how long its answer may take.
+    pub ping: Duration,
+    /// Least age of a connection that is closed because of a new certificate. Never under a second: the API server would see calls fail on one
+    /// it has just opened.
+    pub connection_age_min: Duration,
+    /// How long webhooks are served after SIGTERM, until every API server knows that we are going.
+    pub serve_on: Duration,
+    /// How long requests may take that are under way when the port closes.
+    pub drain: Duration,
+    /// Between two looks at certificate files.
+    pub files_poll: Duration,
+    /// Between two looks at the Secret with our CA.
+    pub secret_poll: Duration,
+}
+
+impl Default for WebhookTimings {
+    fn default() -> Self {
+        let s = Duration::from_secs;
+        Self {
+            handshake: s(10),
+            idle: s(95),
+            ping: s(30),
+            connection_age_min: s(2),
+            serve_on: s(3),
+            drain: s(5),
+            files_poll: s(10),
+            secret_poll: s(10),
+        }
+    }
 }
 
 impl Default for Timings {
@@ -67,8 +119,14 @@ impl Default for Timings {
             watch: s(180),
             watch_stuck: s(8 * 60),
             kube_call: s(30),
+            webhook_wait: s(2),
+            webhook_answer: s(4),
             shutdown_drop: s(2),
+            lease_duration: s(15),
+            lease_renew: s(10),
+            lease_retry: s(2),
             garm: garm::Timings::default(),
+            webhook: WebhookTimings::default(),
         }
     }
 }
@@ -98,8 +156,18 @@ impl Timings {
             watch: f(self.watch),
             watch_stuck: f(self.watch_stuck),
             kube_call: self.kube_call,
+            webhook_wait: self.webhook_wait,
+            webhook_answer: self.webhook_answer,
             shutdown_drop: self.shutdown_drop,
+            lease_duration: f(self.lease_duration),
+            lease_renew: f(self.lease_renew),
+            lease_retry: f(self.lease_retry),
             garm: scaled_garm(&self.garm, factor),
+            webhook: WebhookTimings {
+                files_poll: f(self.webhook.files_poll),
+                secret_poll: f(self.webhook.secret_poll),
+                ..self.webhook
+            },
         }
     }
 }

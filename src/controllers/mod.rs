@@ -26,6 +26,7 @@ use crate::runtime::status::StatusWriter;
 
 pub mod credential;
 pub mod driver;
+pub mod duplicates;
 pub mod endpoint;
 pub mod pool;
 pub mod reaper;
@@ -35,7 +36,7 @@ pub mod scope;
 pub mod server_config;
 pub mod sweeper;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod wiring;
 
 /// The one watch of every kind, shared by all controllers.

@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio_util::sync::{CancellationToken, DropGuard};
+
 use crate::domain::runner::{is_busy, is_deletable, is_idle};
 use crate::garm::wire::Instance;
 use crate::garm::{self, Garm};
@@ -35,6 +37,8 @@ pub struct Reaper {
     garm: Garm,
     patience: Duration,
     ledger: Arc<Ledger>,
+    /// Ends with the reaper, and ends with it the requests that nobody waits for.
+    over: DropGuard,
 }
 
 /// Who was asked for, when, and how.
@@ -64,6 +68,7 @@ impl Reaper {
             garm,
             patience,
             ledger: Arc::new(ledger),
+            over: CancellationToken::new().drop_guard(),
         }
     }
 
@@ -103,12 +108,13 @@ impl Reaper {
         let Some(turn) = Ledger::take(&self.ledger, name, force) else {
             return Ok(Asked::NotNow);
         };
-        let garm = self.garm.clone();
-        let call = tokio::spawn(send(garm, turn, force, only_idle));
+        let over = self.over.token().clone();
+        let call = send(self.garm.clone(), turn, force, only_idle);
+        let call = tokio::spawn(async move { over.run_until_cancelled(call).await });
         match tokio::time::timeout(self.patience, call).await {
-            Ok(Ok(answer)) => answer,
-            // It panicked, which the process tells by itself.
-            Ok(Err(_)) => Ok(Asked::NotNow),
+            Ok(Ok(Some(answer))) => answer,
+            // The reaper is gone, or the call panicked, which the process tells by itself.
+            Ok(Ok(None) | Err(_)) => Ok(Asked::NotNow),
             Err(_) => Ok(Asked::UnderWay),
         }
     }

@@ -10,6 +10,7 @@ use crate::api::v1beta1::{GitHubCredential, GitHubEndpoint};
 use crate::controllers::Context;
 use crate::controllers::driver::Verdict;
 use crate::domain::ownership::{Claim, claim};
+use crate::domain::reference::{missing, name_index};
 use crate::garm::wire;
 use crate::runtime::ObjectKey;
 use crate::runtime::client::explain;
@@ -88,26 +89,6 @@ pub fn credential_claim(context: &Context, credential: &GitHubCredential) -> Cla
     claim(&credential.metadata, rivals.iter().map(|c| &c.metadata))
 }
 
-/// Index value under which objects of all namespaces are found by name.
-pub fn name_index(name: &str) -> String {
-    format!("name:{}", name.to_lowercase())
-}
-
-/// Index value under which objects are found by their id in GARM.
-pub fn id_index(id: &str) -> String {
-    format!("id:{id}")
-}
-
-/// Index value under which objects are found by their uid.
-pub fn uid_index(uid: &str) -> String {
-    format!("uid:{uid}")
-}
-
-/// Index value under which objects are found by what they refer to in their own namespace.
-pub fn reference_index(kind: &str, namespace: &str, name: &str) -> String {
-    format!("{kind}:{namespace}/{name}")
-}
-
 /// Follows a reference to a GitHubEndpoint that is to exist in GARM.
 pub fn endpoint(
     context: &Context,
@@ -116,7 +97,7 @@ pub fn endpoint(
 ) -> Reference<Arc<wire::Endpoint>> {
     let key = ObjectKey::new(namespace, &reference.name);
     let Some(object) = context.hubs.endpoints.valid(&key) else {
-        return Reference::Missing(format!("GitHubEndpoint {key} does not exist"));
+        return Reference::Missing(missing("GitHubEndpoint", key));
     };
     if let Some(owner) = endpoint_claim(context, &object).other() {
         return Reference::Missing(format!(
@@ -157,7 +138,7 @@ pub fn credential(
 ) -> Reference<Arc<wire::Credential>> {
     let key = ObjectKey::new(namespace, &reference.name);
     let Some(object) = context.hubs.credentials.valid(&key) else {
-        return Reference::Missing(format!("GitHubCredential {key} does not exist"));
+        return Reference::Missing(missing("GitHubCredential", key));
     };
     if let Some(owner) = credential_claim(context, &object).other() {
         return Reference::Missing(format!(
@@ -186,8 +167,9 @@ pub async fn secret(
         .and_then(|secret| secret.metadata.resource_version.as_deref());
     match context.secrets.read(namespace, name, key, version).await {
         Ok(value) => Ok(Reference::Found(value)),
-        Err(SecretProblem::NotFound) => Ok(Reference::Missing(format!(
-            "Secret {namespace}/{name} does not exist"
+        Err(SecretProblem::NotFound) => Ok(Reference::Missing(missing(
+            "Secret",
+            format!("{namespace}/{name}"),
         ))),
         Err(SecretProblem::KeyMissing) => Ok(Reference::Missing(format!(
             "Secret {namespace}/{name} has no key {key:?}"

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::controllers::Context;
-use crate::controllers::references::uid_index;
 use crate::domain::pool::{is_abandoned, marked_uid};
+use crate::domain::reference::uid_index;
 use crate::garm::{self, Collection};
 
 /// How often one age is looked at.

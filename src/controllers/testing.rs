@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Timings;
 use crate::controllers::{Context, Hubs, wiring};
 use crate::domain::pushed::Hasher;
-use crate::garm::{Garm, NoObserver, PasswordSource, Settings};
+use crate::garm::{Garm, NoObserver, PasswordSource, Permit, Settings};
 use crate::runtime::hub::{Hub, Options};
 use crate::runtime::secrets::SecretReader;
 use crate::runtime::status::StatusWriter;
@@ -23,7 +23,7 @@ use crate::runtime::testing::{FakeApi, Reply};
     clippy::needless_pass_by_value,
     reason = "tests write the parts in place"
 )]
-pub(super) fn object(kind: &str, name: &str, made: i64, spec: Value, status: Value) -> Value {
+pub(crate) fn object(kind: &str, name: &str, made: i64, spec: Value, status: Value) -> Value {
     json!({
         "apiVersion": crate::api::meta::API_VERSION,
         "kind": kind,
@@ -36,8 +36,26 @@ pub(super) fn object(kind: &str, name: &str, made: i64, spec: Value, status: Val
     })
 }
 
+/// Stores that list and watch by this client.
+pub(crate) fn hubs(kube: &kube::Client) -> Hubs {
+    let token = CancellationToken::new();
+    let few = Options::default();
+    Hubs {
+        endpoints: Hub::start_with(kube, &[], &few, wiring::index_endpoint, &token),
+        credentials: Hub::start_with(kube, &[], &few, wiring::index_credential, &token),
+        repositories: Hub::start_with(kube, &[], &few, wiring::index_scope, &token),
+        organizations: Hub::start_with(kube, &[], &few, wiring::index_scope, &token),
+        enterprises: Hub::start_with(kube, &[], &few, wiring::index_scope, &token),
+        images: Hub::start_with(kube, &[], &few, wiring::index_image, &token),
+        pools: Hub::start_with(kube, &[], &few, wiring::index_pool, &token),
+        runners: Hub::start_with(kube, &[], &few, wiring::index_runner, &token),
+        server_configs: Hub::start(kube, &[], &token),
+        secrets: Hub::start(kube, &[], &token),
+    }
+}
+
 /// A context in whose stores these objects are.
-pub(super) async fn context(objects: Vec<Value>) -> Arc<Context> {
+pub(crate) async fn context(objects: Vec<Value>) -> Arc<Context> {
     let fake = FakeApi::new(move |request| {
         if request.query.contains("watch=true") {
             let (feed, stream) = mpsc::unbounded_channel();
@@ -56,20 +74,7 @@ pub(super) async fn context(objects: Vec<Value>) -> Arc<Context> {
         }))
     });
     let kube = fake.client();
-    let token = CancellationToken::new();
-    let few = Options::default();
-    let hubs = Hubs {
-        endpoints: Hub::start_with(&kube, &[], &few, wiring::index_endpoint, &token),
-        credentials: Hub::start_with(&kube, &[], &few, wiring::index_credential, &token),
-        repositories: Hub::start_with(&kube, &[], &few, wiring::index_scope, &token),
-        organizations: Hub::start_with(&kube, &[], &few, wiring::index_scope, &token),
-        enterprises: Hub::start_with(&kube, &[], &few, wiring::index_scope, &token),
-        images: Hub::start(&kube, &[], &token),
-        pools: Hub::start_with(&kube, &[], &few, wiring::index_pool, &token),
-        runners: Hub::start_with(&kube, &[], &few, wiring::index_runner, &token),
-        server_configs: Hub::start(&kube, &[], &token),
-        secrets: Hub::start(&kube, &[], &token),
-    };
+    let hubs = hubs(&kube);
     tokio::time::timeout(Duration::from_secs(20), hubs.loaded())
         .await
         .unwrap();
@@ -84,6 +89,7 @@ pub(super) async fn context(objects: Vec<Value>) -> Arc<Context> {
         ca_file: None,
         timings: timings.garm,
         poll_instances: true,
+        permit: Permit::default(),
     };
     Arc::new(Context {
         secrets: SecretReader::new(kube.clone()),

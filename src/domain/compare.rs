@@ -21,7 +21,8 @@ pub fn same_extra_specs(a: Option<&Value>, b: Option<&Value>) -> bool {
     normal_extra_specs(a) == normal_extra_specs(b)
 }
 
-fn normal_extra_specs(value: Option<&Value>) -> Option<&Value> {
+/// The value that counts; `None` for what means no extra specs.
+pub fn normal_extra_specs(value: Option<&Value>) -> Option<&Value> {
     value.filter(|v| !v.is_null() && v.as_object().is_none_or(|map| !map.is_empty()))
 }
 
@@ -54,7 +55,8 @@ pub fn same_runner_group(a: &str, b: &str) -> bool {
     normal_runner_group(a) == normal_runner_group(b)
 }
 
-fn normal_runner_group(group: &str) -> &str {
+/// The one spelling of a runner group; empty is GitHub's default one.
+pub fn normal_runner_group(group: &str) -> &str {
     if group.eq_ignore_ascii_case("default") {
         ""
     } else {

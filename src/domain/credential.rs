@@ -7,9 +7,15 @@ use secrecy::SecretString;
 use crate::api::v1beta1::GitHubCredentialSpec;
 use crate::domain::field::FieldError;
 use crate::domain::pushed::{Hasher, Pushed};
+use crate::domain::reference::{self, secret_faults};
 use crate::garm::wire::{
     AppKey, AuthMaterial, CreateCredential, Credential, Token, UpdateCredential,
 };
+
+/// `spec.authType` of a token.
+const PAT: &str = "pat";
+/// `spec.authType` of a GitHub App.
+const APP: &str = "app";
 
 /// Credentials as their object wants them.
 #[derive(Clone)]
@@ -61,45 +67,96 @@ pub fn desired(
     })
 }
 
-fn material(spec: &GitHubCredentialSpec, secret: &str) -> Result<AuthMaterial, Vec<FieldError>> {
+/// Names what is wrong with a spec as far as it shows without the secret, all faults at once.
+pub fn faults(spec: &GitHubCredentialSpec) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     match spec.auth_type.as_str() {
-        "pat" => Ok(AuthMaterial::Pat(Token {
-            oauth2_token: SecretString::from(secret.to_owned()),
-        })),
-        "app" => app(spec, secret),
-        other => Err(vec![FieldError::new(
+        PAT => {}
+        APP => {
+            errors.extend(number("spec.appId", spec.app_id));
+            errors.extend(number("spec.installationId", spec.installation_id));
+        }
+        "" => errors.push(FieldError::required("spec.authType", "")),
+        other => errors.push(FieldError::not_supported(
             "spec.authType",
-            format!("{other:?} is not one of pat, app"),
-        )]),
+            other,
+            &[APP, PAT],
+        )),
+    }
+    if spec.endpoint_ref.name.is_empty() {
+        errors.push(FieldError::required("spec.endpointRef.name", ""));
+    }
+    if let Some(reference) = &spec.secret_ref {
+        errors.extend(secret_faults("spec.secretRef", reference));
+    }
+    errors
+}
+
+fn number(path: &str, value: Option<i64>) -> Option<FieldError> {
+    match value {
+        Some(value) if value > 0 => None,
+        Some(value) => Some(FieldError::invalid(path, value, "must be greater than 0")),
+        None => Some(FieldError::required(path, "a GitHub App has this number")),
     }
 }
 
-fn app(spec: &GitHubCredentialSpec, secret: &str) -> Result<AuthMaterial, Vec<FieldError>> {
+/// Names the fields of `new` that GARM cannot change from what they are in `old`.
+pub fn faults_of_update(old: &GitHubCredentialSpec, new: &GitHubCredentialSpec) -> Vec<FieldError> {
+    immutable(
+        (&old.endpoint_ref.name, &old.auth_type),
+        (&new.endpoint_ref.name, &new.auth_type),
+    )
+}
+
+/// Names what is allowed and probably not meant.
+pub fn doubts(spec: &GitHubCredentialSpec) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if spec.secret_ref.is_none() {
+        doubts.push("spec.secretRef: is needed before GARM gets the credentials".to_owned());
+    }
+    if spec.auth_type == PAT && (spec.app_id.is_some() || spec.installation_id.is_some()) {
+        doubts.push("spec.appId, spec.installationId: have no effect with a token".to_owned());
+    }
+    doubts.extend(reference::doubt("spec.endpointRef", &spec.endpoint_ref));
+    doubts
+}
+
+/// Compares endpoint and kind of the secret, which GARM cannot change.
+fn immutable(old: (&str, &str), new: (&str, &str)) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let mut number = |path: &str, value: Option<i64>| {
-        let value = value.unwrap_or_default();
-        if value <= 0 {
-            errors.push(FieldError::new(path, "a GitHub App needs this number"));
-        }
-        value
-    };
-    let app_id = number("spec.appId", spec.app_id);
-    let installation_id = number("spec.installationId", spec.installation_id);
-    if !secret.contains("-----BEGIN RSA PRIVATE KEY-----") {
-        errors.push(FieldError::new(
+    if !old.0.is_empty() && !old.0.eq_ignore_ascii_case(new.0) {
+        errors.push(FieldError::immutable("spec.endpointRef", old.0, new.0));
+    }
+    if !old.1.is_empty() && old.1 != new.1 {
+        errors.push(FieldError::immutable("spec.authType", old.1, new.1));
+    }
+    errors
+}
+
+fn material(spec: &GitHubCredentialSpec, secret: &str) -> Result<AuthMaterial, Vec<FieldError>> {
+    let mut errors = faults(spec);
+    let is_app = spec.auth_type == APP;
+    if is_app && !secret.contains("-----BEGIN RSA PRIVATE KEY-----") {
+        errors.push(FieldError::invalid_unshown(
             "spec.secretRef",
             "the key must be PEM in PKCS#1 form (BEGIN RSA PRIVATE KEY); convert it with: openssl rsa -traditional -in key.pem",
         ));
     }
-    if errors.is_empty() {
-        Ok(AuthMaterial::App(AppKey {
-            app_id,
-            installation_id,
-            private_key: SecretString::from(secret.to_owned()),
-        }))
-    } else {
-        Err(errors)
+    if !errors.is_empty() {
+        return Err(errors);
     }
+    let secret = SecretString::from(secret.to_owned());
+    Ok(if is_app {
+        AuthMaterial::App(AppKey {
+            app_id: spec.app_id.unwrap_or_default(),
+            installation_id: spec.installation_id.unwrap_or_default(),
+            private_key: secret,
+        })
+    } else {
+        AuthMaterial::Pat(Token {
+            oauth2_token: secret,
+        })
+    })
 }
 
 impl DesiredCredential {
@@ -139,23 +196,10 @@ impl DesiredCredential {
 
     /// Names the fields that GARM cannot change, where they differ.
     pub fn immutable(&self, actual: &Credential) -> Vec<FieldError> {
-        let mut errors = Vec::new();
-        if !actual.endpoint.eq_ignore_ascii_case(&self.endpoint) {
-            let message = format!(
-                "GARM cannot move credentials from endpoint {:?} to {:?}; delete the object and make it anew",
-                actual.endpoint, self.endpoint
-            );
-            errors.push(FieldError::new("spec.endpointRef", message));
-        }
-        if !actual.auth_type.is_empty() && actual.auth_type != self.material.auth_type() {
-            let message = format!(
-                "GARM cannot change it from {:?} to {:?}; delete the object and make it anew",
-                actual.auth_type,
-                self.material.auth_type()
-            );
-            errors.push(FieldError::new("spec.authType", message));
-        }
-        errors
+        immutable(
+            (&actual.endpoint, &actual.auth_type),
+            (&self.endpoint, self.material.auth_type()),
+        )
     }
 }
 

@@ -1,8 +1,10 @@
 //! Rules about forge endpoints.
 
+use crate::api::v1beta1::GitHubEndpointSpec;
 use crate::domain::compare::{certificates, same_ca_bundle, same_url};
 use crate::domain::field::FieldError;
-use crate::domain::server_config::is_absolute;
+use crate::domain::reference::secret_faults;
+use crate::domain::server_config::url_fault;
 use crate::garm::wire::{CreateEndpoint, Endpoint, UpdateEndpoint};
 
 /// Name of the endpoint that GARM makes by itself. It may be described by an object but is never deleted by us.
@@ -23,6 +25,37 @@ pub struct DesiredEndpoint {
     pub base_url: String,
     /// PEM bundle; `None` when the object names none (GARM cannot clear one).
     pub ca_bundle: Option<Vec<u8>>,
+}
+
+/// Names what is wrong with a spec as far as it shows without the CA bundle, all faults at once.
+pub fn faults(spec: &GitHubEndpointSpec) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> = urls(spec)
+        .into_iter()
+        .filter_map(|(path, url)| url_fault(path, url))
+        .collect();
+    if let Some(reference) = &spec.ca_cert_bundle_secret_ref {
+        errors.extend(secret_faults("spec.caCertBundleSecretRef", reference));
+    }
+    errors
+}
+
+/// Names what is allowed and probably not meant in the endpoint of this name.
+pub fn doubts(name: &str, spec: &GitHubEndpointSpec) -> Vec<String> {
+    let is_built_in = name.eq_ignore_ascii_case(BUILT_IN);
+    urls(spec)
+        .into_iter()
+        .filter(|(_, url)| url.is_empty() && !is_built_in)
+        .map(|(path, _)| format!("{path}: is needed unless GARM has this endpoint already"))
+        .collect()
+}
+
+fn urls(spec: &GitHubEndpointSpec) -> [(&'static str, &str); 3] {
+    [
+        ("spec.apiBaseUrl", &spec.api_base_url),
+        ("spec.uploadBaseUrl", &spec.upload_base_url),
+        ("spec.baseUrl", &spec.base_url),
+    ]
+    .map(|(path, url)| (path, url.as_deref().unwrap_or_default()))
 }
 
 impl DesiredEndpoint {
@@ -64,22 +97,14 @@ impl DesiredEndpoint {
             ("spec.baseUrl", &self.base_url),
         ]
         .into_iter()
-        .filter(|(_, url)| {
-            if url.is_empty() {
-                is_new
-            } else {
-                !is_absolute(url)
-            }
-        })
-        .map(|(path, url)| {
-            let message =
-                format!("{url:?} is not an absolute URL, such as https://github.example.com");
-            FieldError::new(path, message)
+        .filter_map(|(path, url)| match url.as_str() {
+            "" if is_new => Some(FieldError::required(path, "")),
+            url => url_fault(path, url),
         })
         .collect();
         let bundle = self.ca_bundle.as_deref();
         if bundle.is_some_and(|bundle| certificates(bundle).is_none()) {
-            errors.push(FieldError::new(
+            errors.push(FieldError::invalid_unshown(
                 "spec.caCertBundleSecretRef",
                 "the value that it names holds no PEM certificate (BEGIN CERTIFICATE)",
             ));

@@ -5,6 +5,8 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::domain::compare::normal_balancer;
 use crate::domain::field::FieldError;
 use crate::domain::pushed::{Hasher, Pushed};
+use crate::domain::reference::{self, secret_faults};
+use crate::domain::scope::ScopeView;
 use crate::garm::wire::{CreateEntity, Entity, UpdateEntity};
 
 /// An entity as its object wants it.
@@ -67,37 +69,70 @@ impl DesiredEntity {
 
     /// Names what is wrong with the spec, or what GARM cannot change.
     pub fn faults(&self, actual: Option<&Entity>) -> Vec<FieldError> {
-        let mut errors = Vec::new();
-        if !["roundrobin", "pack"].contains(&normal_balancer(&self.balancer)) {
-            let message = format!("{:?} is not one of roundrobin, pack", self.balancer);
-            errors.push(FieldError::new("spec.poolBalancerType", message));
-        }
-        if self.owner.as_deref() == Some("") {
-            errors.push(FieldError::new("spec.owner", "must not be empty"));
-        }
-        let owner = self.owner.as_deref().unwrap_or_default();
-        let moved =
-            |actual: &&Entity| !owner.is_empty() && !actual.owner.eq_ignore_ascii_case(owner);
-        if let Some(actual) = actual.filter(moved) {
-            let message = format!(
-                "GARM cannot change it from {:?} to {owner:?}; delete the object and make it anew",
-                actual.owner
-            );
-            errors.push(FieldError::new("spec.owner", message));
-        }
-        if let Some(actual) =
-            actual.filter(|actual| !actual.endpoint.eq_ignore_ascii_case(&self.endpoint))
-        {
-            let message = format!(
-                "the credentials are on endpoint {:?} and the {} is on {:?}; use credentials of the same endpoint, or make the object anew",
-                self.endpoint,
-                actual.kind.word(),
-                actual.endpoint
-            );
-            errors.push(FieldError::new("spec.credentialsRef", message));
+        let mut errors = check_words(self.owner.as_deref(), &self.balancer);
+        if let Some(actual) = actual {
+            let owner = self.owner.as_deref().unwrap_or_default();
+            errors.extend(owner_fault(&actual.owner, owner));
+            errors.extend(endpoint_fault(
+                &self.credentials,
+                &actual.endpoint,
+                &self.endpoint,
+            ));
         }
         errors
     }
+}
+
+/// Names what is wrong with the spec of an entity, all faults at once.
+pub fn faults(view: &ScopeView<'_>) -> Vec<FieldError> {
+    let mut errors = check_words(view.owner, view.balancer);
+    if view.credentials.name.is_empty() {
+        errors.push(FieldError::required("spec.credentialsRef.name", ""));
+    }
+    errors.extend(secret_faults("spec.webhookSecretRef", view.webhook_secret));
+    errors
+}
+
+/// Names what is allowed and probably not meant.
+pub fn doubts(view: &ScopeView<'_>) -> Vec<String> {
+    reference::doubt("spec.credentialsRef", view.credentials)
+        .into_iter()
+        .collect()
+}
+
+/// Names the fields of `new` that GARM cannot change from what they are in `old`.
+pub fn faults_of_update(old: &ScopeView<'_>, new: &ScopeView<'_>) -> Vec<FieldError> {
+    let owner = |view: &ScopeView<'_>| view.owner.unwrap_or_default().to_owned();
+    owner_fault(&owner(old), &owner(new)).into_iter().collect()
+}
+
+/// Refuses credentials on another endpoint than the entity's: GARM cannot move it.
+pub fn endpoint_fault(credentials: &str, old: &str, new: &str) -> Option<FieldError> {
+    let detail = || {
+        format!(
+            "these credentials are on endpoint {new:?} and this object is on {old:?}; use credentials of the same endpoint, or delete the object and make it anew"
+        )
+    };
+    (!old.eq_ignore_ascii_case(new))
+        .then(|| FieldError::invalid("spec.credentialsRef", credentials, &detail()))
+}
+
+fn owner_fault(old: &str, new: &str) -> Option<FieldError> {
+    (!old.is_empty() && !new.is_empty() && !old.eq_ignore_ascii_case(new))
+        .then(|| FieldError::immutable("spec.owner", old, new))
+}
+
+fn check_words(owner: Option<&str>, balancer: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let supported = ["pack", "roundrobin"];
+    if !supported.contains(&normal_balancer(balancer)) {
+        let path = "spec.poolBalancerType";
+        errors.push(FieldError::not_supported(path, balancer, &supported));
+    }
+    if owner == Some("") {
+        errors.push(FieldError::required("spec.owner", ""));
+    }
+    errors
 }
 
 /// Why an entity's pool manager does not run; `None` while it runs.

@@ -5,6 +5,8 @@
 
 pub mod compare;
 pub mod credential;
+pub mod defaults;
+pub mod duplicate;
 pub mod endpoint;
 pub mod entity;
 pub mod field;
@@ -12,6 +14,7 @@ pub mod lifecycle;
 pub mod ownership;
 pub mod pool;
 pub mod pushed;
+pub mod reference;
 pub mod runner;
 pub mod scope;
 pub mod server_config;

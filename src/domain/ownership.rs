@@ -54,8 +54,8 @@ pub fn claim<'a>(mine: &ObjectMeta, others: impl IntoIterator<Item = &'a ObjectM
     }
 }
 
-/// Orders claimants: living before terminating, then by age, namespace and name.
-fn rank(metadata: &ObjectMeta) -> (bool, Option<jiff::Timestamp>, Option<&str>, Option<&str>) {
+/// Orders objects that want the same: living before terminating, then by age, namespace and name.
+pub fn rank(metadata: &ObjectMeta) -> (bool, Option<jiff::Timestamp>, Option<&str>, Option<&str>) {
     (
         meta::is_terminating(metadata),
         metadata.creation_timestamp.as_ref().map(|time| time.0),

@@ -1,9 +1,15 @@
 //! Rules about pools: what a spec means, what differs in GARM, which marker makes a pool ours.
 
+mod rules;
+
 use std::fmt;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use self::rules::check;
+pub use self::rules::{
+    doubts, faults, faults_of_defaults, faults_of_update, faults_when_written, parse_extra_specs,
+};
 use crate::api::v1beta1::PoolSpec;
 use crate::domain::compare::{same_extra_specs, same_runner_group, same_tags};
 use crate::domain::field::FieldError;
@@ -89,14 +95,7 @@ impl fmt::Debug for DesiredPool {
 
 /// Reads a spec; answers all its faults at once.
 pub fn desired(spec: &PoolSpec, image_tag: &str) -> Result<DesiredPool, Vec<FieldError>> {
-    let mut errors = Vec::new();
-    check_numbers(spec, &mut errors);
-    check_words(spec, &mut errors);
-    let extra_specs = parse_extra_specs(spec.extra_specs.as_deref().unwrap_or_default())
-        .unwrap_or_else(|error| {
-            errors.push(error);
-            Value::Null
-        });
+    let (extra_specs, errors) = check(spec);
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -111,14 +110,19 @@ pub fn desired(spec: &PoolSpec, image_tag: &str) -> Result<DesiredPool, Vec<Fiel
         min_idle_runners: spec.min_idle_runners,
         tags: spec.tags.clone(),
         enabled: spec.enabled,
-        runner_prefix: Some(text(&spec.runner_prefix))
-            .filter(|prefix| !prefix.is_empty())
-            .unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
+        runner_prefix: normal_prefix(spec.runner_prefix.as_deref()).to_owned(),
         runner_group: text(&spec.github_runner_group),
         priority: spec.priority,
         bootstrap_timeout: normal_timeout(spec.runner_bootstrap_timeout),
         extra_specs,
     })
+}
+
+/// Spells out what an absent or empty runner prefix means.
+pub fn normal_prefix(prefix: Option<&str>) -> &str {
+    prefix
+        .filter(|prefix| !prefix.is_empty())
+        .unwrap_or(DEFAULT_PREFIX)
 }
 
 /// 0 means GARM's default: an old object may hold it, and GARM itself shows 0 for pools of organizations and enterprises.
@@ -127,114 +131,6 @@ fn normal_timeout(minutes: i64) -> i64 {
         DEFAULT_BOOTSTRAP_TIMEOUT
     } else {
         minutes
-    }
-}
-
-fn check_numbers(spec: &PoolSpec, errors: &mut Vec<FieldError>) {
-    if !(1..=MAX_RUNNERS).contains(&spec.max_runners) {
-        let message = format!("{} is not between 1 and {MAX_RUNNERS}", spec.max_runners);
-        errors.push(FieldError::new("spec.maxRunners", message));
-    }
-    if !(0..=MAX_RUNNERS).contains(&spec.min_idle_runners) {
-        let message = format!(
-            "{} is not between 0 and {MAX_RUNNERS}",
-            spec.min_idle_runners
-        );
-        errors.push(FieldError::new("spec.minIdleRunners", message));
-    } else if spec.min_idle_runners > spec.max_runners {
-        let message = format!(
-            "{} is more than maxRunners ({})",
-            spec.min_idle_runners, spec.max_runners
-        );
-        errors.push(FieldError::new("spec.minIdleRunners", message));
-    }
-    if !(0..=MAX_RUNNERS).contains(&spec.runner_bootstrap_timeout) {
-        let message = format!(
-            "{} minutes is not a timeout; use 20 or more for most images",
-            spec.runner_bootstrap_timeout
-        );
-        errors.push(FieldError::new("spec.runnerBootstrapTimeout", message));
-    }
-    if let Some(priority) = spec.priority.filter(|p| !(0..=MAX_RUNNERS).contains(p)) {
-        errors.push(FieldError::new(
-            "spec.priority",
-            format!("{priority} is not between 0 and {MAX_RUNNERS}"),
-        ));
-    }
-}
-
-fn check_words(spec: &PoolSpec, errors: &mut Vec<FieldError>) {
-    for (path, value, allowed) in [
-        ("spec.osType", &spec.os_type, &["linux", "windows"][..]),
-        ("spec.osArch", &spec.os_arch, &["amd64", "arm64", "arm"][..]),
-    ] {
-        if !allowed.contains(&value.as_str()) {
-            errors.push(FieldError::new(
-                path,
-                format!("{value:?} is not one of {}", allowed.join(", ")),
-            ));
-        }
-    }
-    for (path, value) in [
-        ("spec.providerName", &spec.provider_name),
-        ("spec.flavor", &spec.flavor),
-    ] {
-        if value.is_empty() {
-            errors.push(FieldError::new(path, "must not be empty"));
-        }
-    }
-    if spec.tags.is_empty() {
-        errors.push(FieldError::new(
-            "spec.tags",
-            "at least one tag is needed, or no job ever finds the pool",
-        ));
-    }
-    for (index, tag) in spec.tags.iter().enumerate() {
-        if tag.trim().is_empty() {
-            errors.push(FieldError::new(
-                format!("spec.tags[{index}]"),
-                "must not be empty",
-            ));
-        }
-    }
-    let prefix = spec.runner_prefix.as_deref().unwrap_or_default();
-    if prefix.chars().count() > MAX_PREFIX {
-        let message = format!(
-            "has {} characters; GitHub's limit for runner names leaves {MAX_PREFIX}",
-            prefix.chars().count()
-        );
-        errors.push(FieldError::new("spec.runnerPrefix", message));
-    }
-    if marked_uid(prefix).is_some() {
-        errors.push(FieldError::new(
-            "spec.runnerPrefix",
-            "this form is reserved for pools that are being made; choose another prefix",
-        ));
-    }
-}
-
-/// Parses extra specs: empty is `{}`, anything but a JSON object is refused.
-///
-/// The message names the position and never the text, which may hold secrets.
-pub fn parse_extra_specs(text: &str) -> Result<Value, FieldError> {
-    const PATH: &str = "spec.extraSpecs";
-    if text.trim().is_empty() {
-        return Ok(json!({}));
-    }
-    match serde_json::from_str::<Value>(text) {
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(FieldError::new(
-            PATH,
-            "must be a JSON object, such as {\"disk\": 50}",
-        )),
-        Err(error) => Err(FieldError::new(
-            PATH,
-            format!(
-                "is not JSON (line {}, column {})",
-                error.line(),
-                error.column()
-            ),
-        )),
     }
 }
 
@@ -298,7 +194,9 @@ impl DesiredPool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::refs::TypedRef;
     use proptest::prelude::*;
+    use serde_json::json;
 
     fn spec() -> PoolSpec {
         PoolSpec {
@@ -312,6 +210,7 @@ mod tests {
             enabled: true,
             runner_bootstrap_timeout: 20,
             image_name: "image".to_owned(),
+            github_scope_ref: TypedRef::new("Organization", "acme"),
             ..PoolSpec::default()
         }
     }
@@ -333,63 +232,6 @@ mod tests {
             runner_bootstrap_timeout: desired.bootstrap_timeout,
             extra_specs: Some(desired.extra_specs.clone()),
             ..Pool::default()
-        }
-    }
-
-    fn faults(change: impl FnOnce(&mut PoolSpec)) -> Vec<String> {
-        let mut spec = spec();
-        change(&mut spec);
-        match desired(&spec, "tag") {
-            Ok(_) => Vec::new(),
-            Err(errors) => errors.into_iter().map(|e| e.path).collect(),
-        }
-    }
-
-    #[test]
-    fn names_every_fault_at_once() {
-        let paths = faults(|s| {
-            s.max_runners = -1;
-            s.os_type = "solaris".to_owned();
-            s.os_arch = "mips".to_owned();
-            s.tags.clear();
-            s.extra_specs = Some("[]".to_owned());
-            s.runner_prefix = Some("x".repeat(50));
-        });
-        let expected = [
-            "spec.maxRunners",
-            "spec.minIdleRunners",
-            "spec.osType",
-            "spec.osArch",
-            "spec.tags",
-            "spec.runnerPrefix",
-            "spec.extraSpecs",
-        ];
-        assert_eq!(paths, expected);
-        assert_eq!(
-            faults(|s| s.max_runners = 1_000_000_000_000),
-            ["spec.maxRunners"]
-        );
-        assert_eq!(faults(|s| s.min_idle_runners = 5), ["spec.minIdleRunners"]);
-        assert_eq!(faults(|s| s.tags.push(" ".to_owned())), ["spec.tags[1]"]);
-        assert_eq!(
-            faults(|s| s.runner_prefix = Some(marker("01234567-89ab-cdef-0123-456789abcdef"))),
-            ["spec.runnerPrefix"]
-        );
-        assert_eq!(
-            faults(|s| s.runner_prefix = Some("new-team".to_owned())),
-            Vec::<String>::new()
-        );
-    }
-
-    #[test]
-    fn extra_specs_are_an_object_or_nothing_and_the_message_does_not_repeat_them() {
-        for good in ["", "  ", "{}", "{\"a\":1}"] {
-            assert!(parse_extra_specs(good).is_ok(), "{good}");
-        }
-        for bad in ["[]", "3", "\"x\"", "{", "null", "{\"token\": hunter2}"] {
-            let error = parse_extra_specs(bad).unwrap_err();
-            assert_eq!(error.path, "spec.extraSpecs");
-            assert!(!error.message.contains("hunter2"));
         }
     }
 

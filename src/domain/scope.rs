@@ -3,6 +3,7 @@
 use crate::api::refs::{SecretKeyRef, TypedRef};
 use crate::api::v1beta1::{Enterprise, EntityStatus, Organization, Repository};
 use crate::api::{event, meta};
+use crate::domain::field::FieldError;
 use crate::garm::wire::{Entity, EntityKind};
 
 /// What the rules read of a scope object.
@@ -131,6 +132,14 @@ pub fn kind_of_reference(kind: &str) -> Option<EntityKind> {
     ]
     .into_iter()
     .find_map(|(name, entity)| (name == kind).then_some(entity))
+}
+
+/// The entity kind that a reference to a scope names; `path` is that of the reference.
+pub fn kind_referred_to(path: &str, reference: &TypedRef) -> Result<EntityKind, FieldError> {
+    let supported = [Enterprise::NAME, Organization::NAME, Repository::NAME];
+    kind_of_reference(&reference.kind).ok_or_else(|| {
+        FieldError::not_supported(format!("{path}.kind"), &reference.kind, &supported)
+    })
 }
 
 #[cfg(test)]

@@ -7,29 +7,42 @@ use crate::domain::compare::same_url;
 use crate::domain::field::{FieldError, sentence};
 use crate::garm::wire::{Controller, UpdateController};
 
-/// Lists the settings that the spec gives and that differ. Empty ones are not managed: GARM refuses to clear a URL.
-///
-/// # Errors
-/// Names each URL that GARM would refuse.
-pub fn diff(spec: &GarmServerConfigSpec, actual: &Controller) -> Result<UpdateController, String> {
-    let faults: Vec<FieldError> = [
+/// Names what is wrong with a spec, all faults at once.
+pub fn faults(spec: &GarmServerConfigSpec) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> = [
         ("spec.metadataUrl", &spec.metadata_url),
         ("spec.callbackUrl", &spec.callback_url),
         ("spec.webhookUrl", &spec.webhook_url),
     ]
     .into_iter()
-    .filter_map(|(path, url)| {
-        url.as_deref()
-            .filter(|url| !url.is_empty() && !is_absolute(url))
-            .map(|url| (path, url))
-    })
-    .map(|(path, url)| {
-        FieldError::new(
-            path,
-            format!("{url:?} is not an absolute http or https URL"),
-        )
-    })
+    .filter_map(|(path, url)| url_fault(path, url.as_deref().unwrap_or_default()))
     .collect();
+    let path = "spec.minimumJobAgeBackoff";
+    if let Some(age) = spec.minimum_job_age_backoff.filter(|age| *age < 0) {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid(path, age, detail));
+    }
+    errors
+}
+
+/// Names what is allowed and probably not meant.
+pub fn doubts(spec: &GarmServerConfigSpec) -> Vec<String> {
+    let url = spec.webhook_url.as_deref().unwrap_or_default();
+    let is_doubtful = url.trim_end_matches('/').ends_with("/webhook");
+    is_doubtful
+        .then(|| {
+            "spec.webhookUrl: ends in /webhook, but GARM takes webhooks at /webhooks".to_owned()
+        })
+        .into_iter()
+        .collect()
+}
+
+/// Lists the settings that the spec gives and that differ. Empty ones are not managed: GARM refuses to clear a URL.
+///
+/// # Errors
+/// Names each value that GARM would refuse.
+pub fn diff(spec: &GarmServerConfigSpec, actual: &Controller) -> Result<UpdateController, String> {
+    let faults = faults(spec);
     if !faults.is_empty() {
         return Err(sentence(&faults));
     }
@@ -48,9 +61,14 @@ pub fn diff(spec: &GarmServerConfigSpec, actual: &Controller) -> Result<UpdateCo
     })
 }
 
-/// Tells whether this is a URL that GARM takes.
-pub fn is_absolute(url: &str) -> bool {
-    Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+/// Refuses a URL that GARM would not take. An empty one is none.
+pub fn url_fault(path: &str, url: &str) -> Option<FieldError> {
+    let is_absolute =
+        Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    (!url.is_empty() && !is_absolute).then(|| {
+        let detail = "must be an absolute http or https URL, such as https://github.example.com";
+        FieldError::invalid(path, url, detail)
+    })
 }
 
 #[cfg(test)]

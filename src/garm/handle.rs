@@ -71,7 +71,9 @@ impl Garm {
     /// Keeps the copy true until `token` is cancelled: logs in, lists, listens, and waits out a GARM that is away.
     pub async fn run(&self, token: CancellationToken) {
         Box::pin(token.run_until_cancelled(feed::run(&self.shared))).await;
-        self.shared.socket_is_up.store(false, Ordering::Relaxed);
+        if self.shared.socket_is_up.swap(false, Ordering::Relaxed) {
+            self.shared.observer.socket(false);
+        }
     }
 
     /// Tells changes from now on. Who lags behind must look at everything.

@@ -92,6 +92,7 @@ impl Http {
                 .header(CONTENT_TYPE, "application/json")
                 .body(body.clone());
         }
+        self.settings.permit.wait().await;
         let started = Instant::now();
         let result = receive(builder).await;
         let status = result.as_ref().ok().map(|answer| answer.status);
@@ -100,13 +101,14 @@ impl Http {
         result.map_err(|error| failure(&error))
     }
 
-    /// Gives the address of the events socket, and how to trust it when a CA file is set.
+    /// Gives the address of the events socket, and how to trust it when a CA file is set; to be dialled at once.
     pub(super) async fn socket(&self) -> Result<(Url, Option<Arc<rustls::ClientConfig>>), Error> {
         let tls = self.connection().await?.tls;
         let mut url = self.url("/ws/events", &[], &[]);
         let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
         // Cannot fail between these schemes.
         let _ = url.set_scheme(scheme);
+        self.settings.permit.wait().await;
         Ok((url, tls))
     }
 

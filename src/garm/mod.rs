@@ -24,4 +24,4 @@ pub use availability::Availability;
 pub use error::{Error, Transport};
 pub use handle::Garm;
 pub use mirror::{Changed, Collection};
-pub use settings::{NoObserver, Observer, PasswordSource, Settings, Timings};
+pub use settings::{NoObserver, Observer, PasswordSource, Permit, Settings, Timings};

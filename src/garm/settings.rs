@@ -1,6 +1,8 @@
 //! What the connection to one GARM needs to know.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -28,6 +30,41 @@ pub struct Settings {
     pub timings: Timings,
     /// Whether to list instances every [`Timings::runners_interval`] while the events socket is down.
     pub poll_instances: bool,
+    /// Whether a request may begin.
+    pub permit: Permit,
+}
+
+/// Says whether a request to GARM may begin; by default each one may. It is asked just before.
+///
+/// Once it answers no it must not answer yes again: a request that may not begin does not fail, which would be taken for news of GARM, but
+/// waits until whoever made it is dropped.
+#[derive(Clone)]
+pub struct Permit(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Permit {
+    /// Makes a permit that this function decides on; it has to be quick.
+    pub fn new(may_begin: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(may_begin))
+    }
+
+    /// Goes on if a request may begin, and else never.
+    pub(super) async fn wait(&self) {
+        if !(self.0)() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Default for Permit {
+    fn default() -> Self {
+        Self::new(|| true)
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Permit")
+    }
 }
 
 /// Where the password comes from.

@@ -97,6 +97,7 @@ pub fn from_config(
     let metrics = Arc::clone(metrics);
     let layer = AroundLayer {
         deadline: Some(deadline),
+        may_write: None,
         observer: Arc::new(move |answered: &Answered| {
             // The name that client-go gives to a request without an answer.
             let code = answered.code.as_ref().map_or("<error>", StatusCode::as_str);
@@ -115,11 +116,27 @@ pub fn from_config(
 pub(super) fn watched(client: &Client, accepted: impl Fn() + Send + Sync + 'static) -> Client {
     let layer = AroundLayer {
         deadline: None,
+        may_write: None,
         observer: Arc::new(move |answered: &Answered| {
             if answered.watch && answered.code.is_some_and(|code| code.is_success()) {
                 accepted();
             }
         }),
+    };
+    ClientBuilder::new(Through(client.clone()), client.default_namespace())
+        .with_layer(&layer)
+        .build()
+}
+
+/// Gives a client like `client` that asks `may_write` just before each request that changes something.
+///
+/// Once it answers no it must not answer yes again: a request that may not begin does not fail, which would be taken for news of the API
+/// server, but waits until whoever made it is dropped.
+pub fn permitted(client: &Client, may_write: impl Fn() -> bool + Send + Sync + 'static) -> Client {
+    let layer = AroundLayer {
+        deadline: None,
+        may_write: Some(Arc::new(may_write)),
+        observer: Arc::new(|_| {}),
     };
     ClientBuilder::new(Through(client.clone()), client.default_namespace())
         .with_layer(&layer)
@@ -192,10 +209,11 @@ struct Answered {
 
 type Observer = Arc<dyn Fn(&Answered) + Send + Sync>;
 
-/// Puts a deadline on the head of every answer and shows it to an observer.
+/// Puts a deadline on the head of every answer and shows it to an observer; holds back what may not be written.
 #[derive(Clone)]
 struct AroundLayer {
     deadline: Option<Duration>,
+    may_write: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
     observer: Observer,
 }
 
@@ -216,7 +234,7 @@ struct Around<S> {
     layer: AroundLayer,
 }
 
-impl<S, B> Service<Request<Body>> for Around<S>
+impl<S, B: 'static> Service<Request<Body>> for Around<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Into<BoxError>,
@@ -232,7 +250,14 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (method, watch) = (request.method().clone(), is_watch(&request));
-        let AroundLayer { deadline, observer } = self.layer.clone();
+        let AroundLayer {
+            deadline,
+            may_write,
+            observer,
+        } = self.layer.clone();
+        if method != Method::GET && may_write.is_some_and(|may_write| !may_write()) {
+            return Box::pin(std::future::pending());
+        }
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = match deadline {
@@ -283,6 +308,8 @@ fn is_watch<B>(request: &Request<B>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
     use crate::{
         runtime::testing::{FakeApi, Reply},
@@ -342,6 +369,29 @@ mod tests {
             "{}",
             explain(&error)
         );
+    }
+
+    #[tokio::test]
+    async fn what_may_not_be_written_is_not_sent_and_reading_goes_on() {
+        use k8s_openapi::api::core::v1::ConfigMap;
+        use kube::api::{Api, DeleteParams};
+        let fake = FakeApi::new(|_| Reply::status(404, "NotFound", "no such object"));
+        let allowed = Arc::new(AtomicBool::new(true));
+        let client = permitted(&fake.client(), {
+            let allowed = Arc::clone(&allowed);
+            move || allowed.load(Ordering::SeqCst)
+        });
+        let maps: Api<ConfigMap> = Api::namespaced(client, "ns");
+        let parameters = DeleteParams::default();
+        assert!(maps.delete("a", &parameters).await.is_err());
+        allowed.store(false, Ordering::SeqCst);
+        let held = maps.delete("a", &parameters);
+        let held = tokio::time::timeout(Duration::from_millis(20), held).await;
+        assert!(held.is_err(), "neither sent nor failed");
+        assert!(maps.get_opt("a").await.unwrap().is_none());
+        let requests = fake.requests();
+        let methods: Vec<&str> = requests.iter().map(|one| one.method.as_str()).collect();
+        assert_eq!(methods, ["DELETE", "GET"]);
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod hub;
+pub mod lease;
 pub mod meta;
 pub mod queue;
 pub mod recorder;

@@ -58,7 +58,12 @@ pub async fn run<F, R>(
             (Arc::downgrade(&running), Arc::clone(&queue), meters.clone());
         move || {
             queue.report(&meters);
-            running.strong_count() > 0
+            let is_running = running.strong_count() > 0;
+            if !is_running {
+                // What is left in the queue waits for nobody.
+                meters.report(0, 0, 0, Duration::ZERO, Duration::ZERO);
+            }
+            is_running
         }
     });
     let reconcile = Arc::new(reconcile);

@@ -11,7 +11,7 @@ use axum::{
 };
 
 /// Answers whether one part of the process is well, or why not. Called for each probe, so it only looks.
-type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+pub type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// The checks behind one path, by name.
 #[derive(Default)]

@@ -1,7 +1,11 @@
-//! Plain HTTP listeners of the process: probes and metrics, on ports of their own.
+//! Listeners of the process: probes and metrics on plain HTTP, webhooks over TLS, each on a port of its own.
 
+pub mod certs;
 pub mod health;
 pub mod metrics;
+#[cfg(test)]
+mod testing;
+pub mod tls;
 
 use std::{io, net::SocketAddr};
 

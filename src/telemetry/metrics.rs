@@ -19,8 +19,9 @@ use prometheus_client::{
 };
 
 use self::families::{
-    ControllerLabel, GarmFamilies, HubFamilies, KindLabel, MethodLabel, QueueFamilies, QueueLabel,
-    ReconcileFamilies, RequestLabel, ResultLabel, Seconds, registered,
+    AnswerLabel, CertificateFamilies, ControllerLabel, GarmFamilies, HubFamilies, KindLabel,
+    LeaseLabel, MethodLabel, QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel,
+    ResultLabel, Seconds, WebhookFamilies, WebhookLabel, registered,
 };
 use super::process::ProcessCollector;
 
@@ -74,7 +75,10 @@ pub struct Metrics {
     reconcile: ReconcileFamilies,
     queue: QueueFamilies,
     hub: HubFamilies,
+    certificate: CertificateFamilies,
+    webhook: WebhookFamilies,
     requests: Family<RequestLabel, Counter>,
+    leader: Family<LeaseLabel, Gauge>,
 }
 
 impl Default for Metrics {
@@ -102,10 +106,18 @@ impl Metrics {
             hub,
             reconcile: ReconcileFamilies::register(&mut registry),
             queue: QueueFamilies::register(&mut registry),
+            certificate: CertificateFamilies::register(&mut registry),
+            webhook: WebhookFamilies::register(&mut registry),
             requests: registered(
                 &mut registry,
                 "rest_client_requests",
                 "Number of HTTP requests to the API server, partitioned by status code, method, and host",
+                Family::default(),
+            ),
+            leader: registered(
+                &mut registry,
+                "leader_election_master_status",
+                "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
                 Family::default(),
             ),
             hooks: Mutex::default(),
@@ -163,6 +175,24 @@ impl Metrics {
         self.garm.events_connected.set(i64::from(connected));
     }
 
+    /// Counts one look at the certificate files of the webhooks.
+    pub fn certificate_read(&self, is_good: bool) {
+        self.certificate.reads.inc();
+        if !is_good {
+            self.certificate.errors.inc();
+        }
+    }
+
+    /// Sets the expiry of the certificate that webhooks are served with, in Unix seconds.
+    pub fn certificate_expiry(&self, unix_seconds: i64) {
+        // Exact up to 2^53, which is far beyond any date.
+        #[allow(clippy::cast_precision_loss)]
+        self.certificate
+            .expiry
+            .get_or_create(&[])
+            .set(unix_seconds as f64);
+    }
+
     /// Counts one answered or failed request to the API server; `code` is `<error>` when there was no answer.
     pub(crate) fn kube_request(&self, code: &str, method: &str, host: &str) {
         let label = RequestLabel {
@@ -171,6 +201,14 @@ impl Metrics {
             host: host.to_owned(),
         };
         self.requests.get_or_create(&label).inc();
+    }
+
+    /// Says whether this replica leads by the Lease of this name.
+    pub(crate) fn leads(&self, lease: &str, leads: bool) {
+        let label = LeaseLabel {
+            name: lease.to_owned(),
+        };
+        self.leader.get_or_create(&label).set(i64::from(leads));
     }
 
     /// Opens the metrics of one controller, all at zero. `name` is the lower-case kind.
@@ -216,6 +254,23 @@ impl Metrics {
             unfinished: self.queue.unfinished.get_or_create_owned(&label),
             longest: self.queue.longest.get_or_create_owned(&label),
         }
+    }
+
+    /// Opens the metrics of one webhook, those of good and bad answers at zero. `path` names it.
+    pub(crate) fn webhook(&self, path: &'static str) -> WebhookMetrics {
+        let families = &self.webhook;
+        let label = WebhookLabel { webhook: path };
+        let metrics = WebhookMetrics {
+            path,
+            requests: families.requests.clone(),
+            latency: families.latency.get_or_create_owned(&label),
+            in_flight: families.in_flight.get_or_create_owned(&label),
+        };
+        // Dashboards divide by these.
+        for code in [200, 500] {
+            drop(metrics.requests.get_or_create(&metrics.label(code)));
+        }
+        metrics
     }
 
     /// Opens the metrics of one kind's watch, all at zero.
@@ -271,6 +326,46 @@ impl QueueMetrics {
         self.retries.inc_by(retries);
         self.unfinished.set(unfinished.as_secs_f64());
         self.longest.set(longest.as_secs_f64());
+    }
+}
+
+/// Metrics of one webhook.
+#[derive(Clone, Debug)]
+pub(crate) struct WebhookMetrics {
+    path: &'static str,
+    requests: Family<AnswerLabel, Counter>,
+    latency: Histogram,
+    in_flight: Gauge,
+}
+
+impl WebhookMetrics {
+    fn label(&self, code: u16) -> AnswerLabel {
+        AnswerLabel {
+            webhook: self.path,
+            code,
+        }
+    }
+
+    /// Counts a request under way until the answer is dropped.
+    pub(crate) fn begin(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight(self.in_flight.clone())
+    }
+
+    /// Counts an answer with this HTTP status after this time.
+    pub(crate) fn answered(&self, code: u16, after: Duration) {
+        self.requests.get_or_create(&self.label(code)).inc();
+        self.latency.observe(after.as_secs_f64());
+    }
+}
+
+/// A request under way; the end of this value is the end of the request, also of one that was given up.
+#[derive(Debug)]
+pub(crate) struct InFlight(Gauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

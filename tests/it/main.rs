@@ -10,8 +10,10 @@ mod world;
 
 mod changes;
 mod comparison;
+mod conversion;
 mod crash;
 mod deletion;
+mod duplicates;
 mod endpoints;
 mod entities;
 mod everything;
@@ -22,6 +24,7 @@ mod input;
 mod kinds;
 mod lag;
 mod leaks;
+mod lease;
 mod leftovers;
 mod lists;
 mod lives;
@@ -57,8 +60,10 @@ fn main() -> ExitCode {
     rest::register(&mut suite);
     changes::register(&mut suite);
     comparison::register(&mut suite);
+    conversion::register(&mut suite);
     crash::register(&mut suite);
     deletion::register(&mut suite);
+    duplicates::register(&mut suite);
     endpoints::register(&mut suite);
     entities::register(&mut suite);
     everything::register(&mut suite);
@@ -69,6 +74,7 @@ fn main() -> ExitCode {
     kinds::register(&mut suite);
     lag::register(&mut suite);
     leaks::register(&mut suite);
+    lease::register(&mut suite);
     leftovers::register(&mut suite);
     lists::register(&mut suite);
     lives::register(&mut suite);

@@ -1,6 +1,7 @@
 //! What needs a control plane of its own: all namespaces at once, and CRDs of another release.
 
 use anyhow::{Context as _, Result, ensure};
+use garm_operator::generate::crds;
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::servers::GarmVersion;
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 use crate::comparison::resyncs;
 use crate::documents::apart;
 use crate::place::Place;
-use crate::undecodable::apply_crds;
 use crate::world::{SOON, World, told};
 
 /// Registers the tests of this module.
@@ -41,7 +41,7 @@ async fn wait_runners(place: &Place<'_>) -> Result<Vec<Value>> {
 }
 
 async fn three_namespaces(ground: &Ground, plane: &ControlPlane) -> Result<()> {
-    apply_crds(plane).await?;
+    plane.install_crds(crds::definitions(), None).await?;
     let world = World::on(ground, plane, GarmVersion::V0_2_1, GarmOptions::default()).await?;
     let (second, third) = (Place::new(plane).await?, Place::new(plane).await?);
     let operator = world.start(&world.command_watching(&[])).await?;
@@ -99,7 +99,7 @@ async fn forget_counts(plane: &ControlPlane) -> Result<()> {
 }
 
 async fn without_counts(ground: &Ground, plane: &ControlPlane) -> Result<()> {
-    apply_crds(plane).await?;
+    plane.install_crds(crds::definitions(), None).await?;
     forget_counts(plane).await?;
     let world = World::on(ground, plane, GarmVersion::V0_2_1, GarmOptions::default()).await?;
     // A resync each 3 s.

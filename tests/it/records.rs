@@ -61,6 +61,17 @@ impl World<'_> {
         Ok(())
     }
 
+    /// Waits until that many resyncs have begun since the mark, and all but the last have ended.
+    pub async fn wait_resyncs(&self, mark: Mark, rounds: usize) -> Result<()> {
+        let limit = Duration::from_secs(120);
+        poll_until(limit, &format!("{rounds} resyncs"), async || {
+            let count = self.garm_count(mark, "GET /instances");
+            Ok(Seen::when(count, |count| *count >= rounds))
+        })
+        .await?;
+        Ok(())
+    }
+
     /// Waits until the operator has asked nobody for anything for this long; watches and event sockets stay open meanwhile.
     pub async fn wait_calm(&self, time: Duration) -> Result<()> {
         poll_until(SOON + time, "the operator rests", async || {

@@ -53,27 +53,13 @@ async fn resyncs(ground: &Ground, version: GarmVersion) -> Result<()> {
     world.wait_idle_runners(POOLS).await?;
     // The last of what becoming Ready and idle costs: counts are written every five seconds at most.
     world.wait_counted().await?;
-    wait_resyncs(&world, world.mark(), 1).await?;
+    world.wait_resyncs(world.mark(), 1).await?;
     let mark = world.mark();
     let rounds = 4;
-    wait_resyncs(&world, mark, rounds).await?;
+    world.wait_resyncs(mark, rounds).await?;
     world.ensure_nothing_written(mark)?;
     ensure_reads(&world, mark, version, rounds + 1)?;
     world.finish(operator).await
-}
-
-/// Waits until that many resyncs have begun and ended since the mark.
-async fn wait_resyncs(world: &World<'_>, mark: Mark, rounds: usize) -> Result<()> {
-    poll_until(
-        Duration::from_secs(120),
-        &format!("{rounds} resyncs"),
-        async || {
-            let count = world.garm_count(mark, "GET /instances");
-            Ok(Seen::when(count, |count| *count >= rounds))
-        },
-    )
-    .await?;
-    Ok(())
 }
 
 async fn restart(ground: &Ground, version: GarmVersion) -> Result<()> {

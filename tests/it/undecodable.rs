@@ -1,6 +1,7 @@
 //! Objects that were stored under a looser schema and cannot be read: they are reported, can be deleted, and stop nobody else.
 
 use anyhow::{Context as _, Result, ensure};
+use garm_operator::generate::crds;
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::servers::GarmVersion;
@@ -26,7 +27,7 @@ async fn unreadable_pool(ground: &Ground, version: GarmVersion) -> Result<()> {
 }
 
 async fn on_own_plane(ground: &Ground, plane: &ControlPlane, version: GarmVersion) -> Result<()> {
-    apply_crds(plane).await?;
+    plane.install_crds(crds::definitions(), None).await?;
     loosen_flavor(plane).await?;
     let world = World::on(ground, plane, version, GarmOptions::default()).await?;
     let broken = pool("broken", "flavor: 7\n  maxRunners: 1");
@@ -35,7 +36,7 @@ async fn on_own_plane(ground: &Ground, plane: &ControlPlane, version: GarmVersio
         "metadata: {name: doomed, finalizers: [garm-operator.mercedes-benz.com/pool]}",
     );
     world.apply(&[broken, doomed]).await?;
-    apply_crds(plane).await?;
+    plane.install_crds(crds::definitions(), None).await?;
 
     let operator = world.operator().await?;
     world.apply(&world.manifests()).await?;
@@ -75,27 +76,13 @@ async fn on_own_plane(ground: &Ground, plane: &ControlPlane, version: GarmVersio
     world.finish(operator).await
 }
 
-/// Installs the CRDs of the repository, or puts them back.
-pub async fn apply_crds(plane: &ControlPlane) -> Result<()> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/crds");
-    plane.kubectl_ok(&["apply", "-f", folder], "").await?;
-    let established = [
-        "wait",
-        "--for=condition=Established",
-        "crd",
-        "--all",
-        "--timeout=60s",
-    ];
-    plane.kubectl_ok(&established, "").await?;
-    Ok(())
-}
-
 /// Lets `flavor` be anything for a while, as an older or hand-made CRD may have.
 async fn loosen_flavor(plane: &ControlPlane) -> Result<()> {
     let name = "pools.garm-operator.mercedes-benz.com";
-    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    // The older version comes first.
+    let flavor = "/spec/versions/1/schema/openAPIV3Schema/properties/spec/properties/flavor";
     let patch = json!([
-        {"op": "replace", "path": format!("{schema}/properties/flavor"), "value": {"x-kubernetes-preserve-unknown-fields": true}},
+        {"op": "replace", "path": flavor, "value": {"x-kubernetes-preserve-unknown-fields": true}},
     ]);
     plane
         .kubectl_ok(

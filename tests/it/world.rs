@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
+use garm_operator::generate::crds;
 use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::proxy::Proxy;
 use garm_operator_ground::servers::GarmVersion;
@@ -256,31 +257,11 @@ impl Drop for World<'_> {
     }
 }
 
-/// Installs the CRDs of the repository, once per control plane: a second apply changes nothing.
+/// Installs our CRDs on the control plane that tests share, once.
 async fn install_crds(plane: &ControlPlane) -> Result<()> {
     static INSTALLED: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
     INSTALLED
-        .get_or_try_init(async || {
-            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/crds");
-            plane
-                .kubectl_ok(&["apply", "-f", folder], "")
-                .await
-                .context("install the CRDs")?;
-            plane
-                .kubectl_ok(
-                    &[
-                        "wait",
-                        "--for=condition=Established",
-                        "crd",
-                        "--all",
-                        "--timeout=60s",
-                    ],
-                    "",
-                )
-                .await
-                .context("wait for the CRDs")?;
-            anyhow::Ok(())
-        })
+        .get_or_try_init(async || plane.install_crds(crds::definitions(), None).await)
         .await?;
     Ok(())
 }

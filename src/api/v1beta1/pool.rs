@@ -87,14 +87,7 @@ use crate::api::{refs::TypedRef, schema};
     )
 )]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default)]
-// The only rule in the schema: `/scale` passes no webhook. An object that broke the rule before stays editable as long as the two
-// numbers stay as they are.
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "self.minIdleRunners <= self.maxRunners || (oldSelf.hasValue() && oldSelf.value().minIdleRunners == self.minIdleRunners && oldSelf.value().maxRunners == self.maxRunners)",
-    "message": "minIdleRunners must be less than or equal to maxRunners",
-    "optionalOldSelf": true,
-}]))]
+#[schemars(!default, extend("x-kubernetes-validations" = schema::pool_rules()))]
 pub struct PoolSpec {
     /// The Repository, Organization or Enterprise the runners are for. Cannot be changed.
     pub github_scope_ref: TypedRef,

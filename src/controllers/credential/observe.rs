@@ -9,11 +9,12 @@ use crate::api::refs::SecretKeyRef;
 use crate::api::v1beta1::GitHubCredential;
 use crate::controllers::Context;
 use crate::controllers::driver::Verdict;
-use crate::controllers::references::{self, Reference, reference_index};
+use crate::controllers::references::{self, Reference};
 use crate::domain::credential::{DesiredCredential, desired};
 use crate::domain::field::FieldError;
 use crate::domain::ownership::Claim;
 use crate::domain::pushed::{Hasher, Pushed};
+use crate::domain::reference::reference_index;
 use crate::domain::scope::kind_name;
 use crate::garm::wire::{self, EntityKind};
 
@@ -89,9 +90,9 @@ pub async fn observe(context: &Context, object: &GitHubCredential) -> Result<Obs
     if let Reference::Found(value) = &value {
         observed.desired = Some(match value.text() {
             Some(text) => desired(&observed.name, &object.spec, text),
-            None => Err(vec![FieldError::new(
+            None => Err(vec![FieldError::invalid_unshown(
                 "spec.secretRef",
-                "the value is not text",
+                "the value that it names is not text",
             )]),
         });
     }

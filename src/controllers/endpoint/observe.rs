@@ -8,9 +8,10 @@ use crate::api::meta;
 use crate::api::v1beta1::GitHubEndpoint;
 use crate::controllers::Context;
 use crate::controllers::driver::Verdict;
-use crate::controllers::references::{self, Reference, reference_index};
+use crate::controllers::references::{self, Reference};
 use crate::domain::endpoint::DesiredEndpoint;
 use crate::domain::ownership::Claim;
+use crate::domain::reference::reference_index;
 use crate::garm::{self, wire};
 
 /// What a pass knows.

@@ -253,12 +253,12 @@ fn unknown_provider(desired: &DesiredPool, providers: &[String]) -> Option<Strin
     if providers.is_empty() || providers.contains(&desired.provider_name) {
         return None;
     }
-    let message = format!(
-        "GARM has no provider {:?}; it has: {}",
-        desired.provider_name,
+    let detail = format!(
+        "GARM has no such provider; it has: {}",
         providers.join(", ")
     );
-    Some(FieldError::new("spec.providerName", message).to_string())
+    let name = desired.provider_name.as_str();
+    Some(FieldError::invalid("spec.providerName", name, &detail).to_string())
 }
 
 /// The pool went while we were about to change it: the next pass finds out and makes it anew.

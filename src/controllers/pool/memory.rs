@@ -255,6 +255,8 @@ mod tests {
         let memory = Memory::default();
         let desired = |image: &str| {
             let spec = crate::api::v1beta1::PoolSpec {
+                github_scope_ref: crate::api::refs::TypedRef::new("Repository", "tools"),
+                image_name: "i".to_owned(),
                 provider_name: "p".to_owned(),
                 flavor: "f".to_owned(),
                 os_type: "linux".to_owned(),

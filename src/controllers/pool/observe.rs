@@ -11,13 +11,15 @@ use crate::api::meta;
 use crate::api::v1beta1::{Pool, RunnerCounts};
 use crate::controllers::Context;
 use crate::controllers::driver::Verdict;
+use crate::controllers::duplicates::{duplicate_of, tag};
 use crate::controllers::reaper::Reaper;
-use crate::controllers::references::{Reference, id_index};
+use crate::controllers::references::Reference;
 use crate::controllers::scope::{Target, target};
 use crate::domain::field::{FieldError, sentence};
 use crate::domain::ownership::{Claim, claim};
 use crate::domain::pool::{DesiredPool, desired, marker};
 use crate::domain::pushed::{Hasher, Pushed};
+use crate::domain::reference::{id_index, missing};
 use crate::domain::runner::{counts, is_idle};
 use crate::garm::wire::{self, Instance};
 use crate::garm::{self, Collection};
@@ -66,6 +68,8 @@ pub struct Observed {
     pub asked: HashSet<String>,
     /// What went wrong with single runners in this pass, which keeps no other one waiting.
     pub trouble: Option<Verdict>,
+    /// Says of which older Pool this one is a duplicate, if of any.
+    pub duplicate_of: Option<String>,
     /// What deletion needs to know.
     pub deletion: Option<Deletion>,
 }
@@ -93,6 +97,7 @@ impl Observed {
             counts_due: None,
             asked: HashSet::new(),
             trouble: None,
+            duplicate_of: None,
             deletion: None,
         }
     }
@@ -138,7 +143,7 @@ async fn observe_life(
     let namespace = object.namespace().unwrap_or_default();
     let scope = target(context, &namespace, &object.spec.github_scope_ref).map_err(|fault| {
         Verdict::Invalid {
-            message: FieldError::new("spec.githubScopeRef.kind", fault).to_string(),
+            message: fault.to_string(),
         }
     })?;
     let image = image_tag(context, &namespace, &object.spec.image_name);
@@ -158,16 +163,17 @@ async fn observe_life(
     }
     observed.scope = Some(scope);
     observed.image = Some(image);
+    observed.duplicate_of = duplicate_of(&context.hubs, object);
     Ok(())
 }
 
 fn image_tag(context: &Context, namespace: &str, name: &str) -> Reference<String> {
     let key = ObjectKey::new(namespace, name);
     let Some(image) = context.hubs.images.valid(&key) else {
-        return Reference::Missing(format!("Image {key} does not exist"));
+        return Reference::Missing(missing("Image", key));
     };
-    match image.spec.tag.clone().filter(|tag| !tag.is_empty()) {
-        Some(tag) => Reference::Found(tag),
+    match tag(&image) {
+        Some(tag) => Reference::Found(tag.to_owned()),
         None => Reference::Missing(format!("Image {key} has no spec.tag")),
     }
 }

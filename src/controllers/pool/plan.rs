@@ -246,14 +246,14 @@ fn immutable(
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if desired.provider_name != actual.provider_name {
-        let message = format!(
-            "GARM cannot change it from {:?} to {:?}; delete the Pool and make it anew",
-            actual.provider_name, desired.provider_name
-        );
-        errors.push(FieldError::new("spec.providerName", message));
+        errors.push(FieldError::immutable(
+            "spec.providerName",
+            &actual.provider_name,
+            &desired.provider_name,
+        ));
     }
     if actual.scope().is_some_and(|current| current != scope) {
-        errors.push(FieldError::new(
+        errors.push(FieldError::forbidden(
             "spec.githubScopeRef",
             "GARM cannot move a pool to another scope; delete the Pool and make it anew",
         ));

@@ -27,6 +27,15 @@ pub fn status(object: &Pool, observed: &Observed, conditions: &mut Conditions) -
             .unwrap_or_default();
         image.show(conditions, IMAGE, &message);
     }
+    match &observed.duplicate_of {
+        Some(sentence) => {
+            let (type_, reason) = (types::DUPLICATE_POOL, reasons::DUPLICATE_POOL_FOUND);
+            conditions.set(type_, Truth::True, reason, sentence.clone());
+        }
+        None => {
+            conditions.remove(types::DUPLICATE_POOL);
+        }
+    }
     let selector = format!("{}={}", meta::POOL_UID, observed.uid);
     let Some(actual) = &observed.actual else {
         conditions.remove(types::FAILED_RUNNERS);

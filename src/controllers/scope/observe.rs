@@ -11,11 +11,13 @@ use crate::api::refs::TypedRef;
 use crate::api::v1beta1::{Enterprise, Organization, Repository};
 use crate::controllers::Context;
 use crate::controllers::driver::Verdict;
-use crate::controllers::references::{self, Reference, id_index, name_index, reference_index};
+use crate::controllers::references::{self, Reference};
 use crate::domain::entity::DesiredEntity;
+use crate::domain::field::FieldError;
 use crate::domain::ownership::{Claim, claim};
 use crate::domain::pushed::{Hasher, Pushed};
-use crate::domain::scope::{EntityKey, Scope, kind_of_reference};
+use crate::domain::reference::{id_index, missing, name_index, reference_index};
+use crate::domain::scope::{EntityKey, Scope, kind_referred_to};
 use crate::garm;
 use crate::garm::wire::{Entity, EntityKind};
 use crate::runtime::ObjectKey;
@@ -267,30 +269,20 @@ pub fn target(
     context: &Context,
     namespace: &str,
     reference: &TypedRef,
-) -> Result<Reference<Target>, String> {
+) -> Result<Reference<Target>, FieldError> {
     let key = ObjectKey::new(namespace, &reference.name);
     let hubs = &context.hubs;
-    match kind_of_reference(&reference.kind) {
-        Some(EntityKind::Repository) => Ok(follow::<Repository>(
-            context,
-            &key,
-            hubs.repositories.valid(&key).as_deref(),
-        )),
-        Some(EntityKind::Organization) => Ok(follow::<Organization>(
-            context,
-            &key,
-            hubs.organizations.valid(&key).as_deref(),
-        )),
-        Some(EntityKind::Enterprise) => Ok(follow::<Enterprise>(
-            context,
-            &key,
-            hubs.enterprises.valid(&key).as_deref(),
-        )),
-        None => Err(format!(
-            "{:?} is not one of Repository, Organization, Enterprise",
-            reference.kind
-        )),
-    }
+    Ok(match kind_referred_to("spec.githubScopeRef", reference)? {
+        EntityKind::Repository => {
+            follow::<Repository>(context, &key, hubs.repositories.valid(&key).as_deref())
+        }
+        EntityKind::Organization => {
+            follow::<Organization>(context, &key, hubs.organizations.valid(&key).as_deref())
+        }
+        EntityKind::Enterprise => {
+            follow::<Enterprise>(context, &key, hubs.enterprises.valid(&key).as_deref())
+        }
+    })
 }
 
 fn follow<K: ScopeObject>(
@@ -299,7 +291,7 @@ fn follow<K: ScopeObject>(
     object: Option<&K>,
 ) -> Reference<Target> {
     let Some(object) = object else {
-        return Reference::Missing(format!("{} {key} does not exist", K::NAME));
+        return Reference::Missing(missing(K::NAME, key));
     };
     let entity_key = entity_key(context, object);
     if let Claim::Conflict { owner } = scope_claim(context, object, entity_key.as_ref()) {

@@ -2,10 +2,13 @@
 
 use kube::{Resource, ResourceExt};
 
-use crate::api::v1beta1::{GitHubCredential, GitHubEndpoint, Pool, Runner};
-use crate::controllers::references::{id_index, name_index, reference_index, uid_index};
+use crate::api::meta;
+use crate::api::v1beta1::{GitHubCredential, GitHubEndpoint, Image, Pool, Runner};
+use crate::controllers::duplicates::{likeness_index, tag, tag_index};
 use crate::controllers::runner::instance_index;
 use crate::controllers::scope::full_name;
+use crate::domain::duplicate::Likeness;
+use crate::domain::reference::{id_index, name_index, reference_index, uid_index};
 use crate::domain::scope::Scope;
 
 /// Index values of a GitHubEndpoint.
@@ -49,7 +52,14 @@ pub fn index_scope<K: Scope + ResourceExt>(object: &K) -> Vec<String> {
     .collect()
 }
 
-/// Index values of a Pool.
+/// Index values of an Image.
+pub fn index_image(object: &Image) -> Vec<String> {
+    let namespace = object.namespace().unwrap_or_default();
+    let tag = tag(object).map(|tag| tag_index(&namespace, tag));
+    tag.into_iter().collect()
+}
+
+/// Index values of a Pool. One that terminates is nobody's duplicate.
 pub fn index_pool(object: &Pool) -> Vec<String> {
     let namespace = object.namespace().unwrap_or_default();
     let scope = &object.spec.github_scope_ref;
@@ -58,6 +68,11 @@ pub fn index_pool(object: &Pool) -> Vec<String> {
         .as_ref()
         .map(|status| status.id.as_str())
         .filter(|id| !id.is_empty());
+    let is_living = !meta::is_terminating(&object.metadata);
+    let likeness = is_living.then(|| {
+        let likeness = Likeness::of(&object.spec);
+        likeness_index(&namespace, &likeness.image, &likeness)
+    });
     [
         uid_index(&object.uid().unwrap_or_default()),
         reference_index("image", &namespace, &object.spec.image_name),
@@ -65,6 +80,7 @@ pub fn index_pool(object: &Pool) -> Vec<String> {
     ]
     .into_iter()
     .chain(id.map(id_index))
+    .chain(likeness)
     .collect()
 }
 

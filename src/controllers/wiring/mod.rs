@@ -5,6 +5,7 @@
 
 mod index;
 mod queues;
+mod twins;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,19 +16,22 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use index::instance_name_index;
-pub use index::{index_credential, index_endpoint, index_pool, index_runner, index_scope};
+pub use index::{
+    index_credential, index_endpoint, index_image, index_pool, index_runner, index_scope,
+};
 pub use queues::Queues;
 use queues::{
     Add, wake, wake_if_terminating, wake_others, wake_referrers, wake_self, wake_terminating,
     wake_with, with_rivals,
 };
+use twins::Twins;
 
 use crate::api::meta;
 use crate::api::v1beta1::{Enterprise, Organization, Pool, Repository};
 use crate::controllers::Context;
-use crate::controllers::references::{id_index, name_index, reference_index};
 use crate::controllers::runner::Names;
 use crate::controllers::scope::{ScopeObject, full_name};
+use crate::domain::reference::{id_index, name_index, reference_index};
 use crate::domain::scope::kind_of_reference;
 use crate::garm::wire::EntityKind;
 use crate::garm::{Changed, Collection};
@@ -42,6 +46,7 @@ pub struct Wiring {
     names: Arc<Names>,
     /// The ids by which Pools were last seen: a new one makes its instances somebody's.
     pool_ids: Mutex<HashMap<ObjectKey, String>>,
+    twins: Twins,
 }
 
 impl Wiring {
@@ -52,6 +57,7 @@ impl Wiring {
             queues,
             names,
             pool_ids: Mutex::default(),
+            twins: Twins::default(),
         }
     }
 
@@ -151,11 +157,13 @@ impl Wiring {
         let hubs = &self.context.hubs;
         let users = reference_index("image", &event.key.namespace, &event.key.name);
         wake_with(add, &self.queues.pools, &hubs.pools.by(&users));
+        wake(&self.queues.pools, &self.twins.of_image(hubs, event));
     }
 
     fn pool(&self, event: &HubEvent) {
         wake_self(&self.queues.pools, event);
         let hubs = &self.context.hubs;
+        wake(&self.queues.pools, &self.twins.of_pool(hubs, event));
         let object = hubs.pools.valid(&event.key);
         let status = object.as_ref().and_then(|pool| pool.status.as_ref());
         let id = status.map_or("", |status| status.id.as_str());

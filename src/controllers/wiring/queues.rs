@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::api::meta;
 use crate::controllers::driver::Object;
-use crate::controllers::references::reference_index;
+use crate::domain::reference::reference_index;
 use crate::runtime::ObjectKey;
 use crate::runtime::hub::{Hub, HubEvent};
 use crate::runtime::queue::{BackOff, Queue};

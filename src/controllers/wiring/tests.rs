@@ -265,3 +265,73 @@ async fn a_pool_that_goes_wakes_its_runners_that_wait_to_go() {
     wiring.pool(&event("a", true, true));
     assert_eq!(woken(&wiring.queues.runners), ["waits"]);
 }
+
+fn flavored(name: &str, image: &str, flavor: &str) -> Value {
+    let spec = json!({"imageName": image, "flavor": flavor});
+    object("Pool", name, 1, spec, json!({}))
+}
+
+/// Wakes as the watch does at first, and forgets whom.
+fn see_first(wiring: &Wiring, pools: &[&str], images: &[&str]) {
+    for name in images {
+        wiring.image(&event(name, true, false));
+    }
+    for name in pools {
+        wiring.pool(&event(name, true, false));
+    }
+    woken(&wiring.queues.pools);
+}
+
+#[tokio::test]
+async fn pools_look_again_when_one_that_equalled_them_changes_or_goes() {
+    let before = wiring(vec![
+        flavored("a", "image", "small"),
+        flavored("b", "image", "small"),
+        flavored("c", "image", "large"),
+    ])
+    .await;
+    see_first(&before, &["a", "b", "c"], &[]);
+    before.pool(&event("a", true, false));
+    assert_eq!(
+        woken(&before.queues.pools),
+        ["a"],
+        "nothing that is compared has changed"
+    );
+    // The same memory, and a store in which `a` has become like `c`.
+    let mut after = wiring(vec![
+        flavored("a", "image", "large"),
+        flavored("b", "image", "small"),
+        flavored("c", "image", "large"),
+    ])
+    .await;
+    after.twins = before.twins;
+    after.pool(&event("a", true, false));
+    assert_eq!(woken(&after.queues.pools), ["a", "b", "c"]);
+    let mut gone = wiring(vec![
+        flavored("b", "image", "small"),
+        flavored("c", "image", "large"),
+    ])
+    .await;
+    gone.twins = after.twins;
+    gone.pool(&event("a", true, true));
+    assert_eq!(woken(&gone.queues.pools), ["a", "c"]);
+}
+
+#[tokio::test]
+async fn an_image_that_changes_its_tag_wakes_the_pools_of_those_with_either_tag() {
+    let image =
+        |name: &str, tag: &str| object("Image", name, 1, json!({ "tag": tag }), Value::Null);
+    let pools = || ["a", "b", "c"].map(|name| flavored(name, name, "small"));
+    let with = |tag: &str| {
+        let images = [image("a", tag), image("b", "1"), image("c", "2")];
+        images.into_iter().chain(pools()).collect()
+    };
+    let before = wiring(with("1")).await;
+    see_first(&before, &["a", "b", "c"], &["a", "b", "c"]);
+    before.image(&event("a", true, false));
+    assert_eq!(woken(&before.queues.pools), ["a"], "its tag is as before");
+    let mut after = wiring(with("2")).await;
+    after.twins = before.twins;
+    after.image(&event("a", true, false));
+    assert_eq!(woken(&after.queues.pools), ["a", "b", "c"]);
+}

@@ -96,16 +96,30 @@ impl<K> Debug for Hub<K> {
     }
 }
 
-impl<K> Hub<K>
-where
+/// A kind that can be watched.
+pub trait Watched:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + DeserializeOwned
+    + Clone
+    + Debug
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<K> Watched for K where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + DeserializeOwned
         + Clone
         + Debug
         + Send
         + Sync
-        + 'static,
+        + 'static
 {
+}
+
+impl<K: Watched> Hub<K> {
     /// Begins to watch `namespaces` (all when empty) with the default options.
     pub fn start(client: &Client, namespaces: &[String], token: &CancellationToken) -> Arc<Self> {
         Self::start_with(

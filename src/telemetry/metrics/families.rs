@@ -18,6 +18,14 @@ const RECONCILE_SECONDS: [f64; 14] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0,
 ];
 
+/// Makes a family of one metric without labels: unlike the metric alone it has no sample before its first value.
+pub(super) type NoLabels = [(&'static str, &'static str); 0];
+
+/// Bounds in seconds for an answer of a webhook: most take less than a millisecond, and the API server waits at most 30 s.
+const WEBHOOK_SECONDS: [f64; 12] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0,
+];
+
 /// A gauge of seconds.
 pub(super) type Seconds = Gauge<f64, AtomicU64>;
 
@@ -55,10 +63,29 @@ pub(super) struct RequestLabel {
     pub(super) host: String,
 }
 
+/// A webhook, by its path, and the HTTP status of an answer.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct AnswerLabel {
+    pub(super) webhook: &'static str,
+    pub(super) code: u16,
+}
+
+/// A webhook, by its path.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct WebhookLabel {
+    pub(super) webhook: &'static str,
+}
+
 /// A kind.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct KindLabel {
     pub(super) kind: String,
+}
+
+/// What replicas elect a leader by.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct LeaseLabel {
+    pub(super) name: String,
 }
 
 /// About GARM: the Go operator's own names.
@@ -91,12 +118,52 @@ pub(super) struct QueueFamilies {
     pub(super) longest: Family<QueueLabel, Seconds>,
 }
 
+/// About webhooks, per path.
+pub(super) struct WebhookFamilies {
+    pub(super) requests: Family<AnswerLabel, Counter>,
+    pub(super) latency: Family<WebhookLabel, Histogram>,
+    pub(super) in_flight: Family<WebhookLabel, Gauge>,
+}
+
 /// About watches, per kind.
 pub(super) struct HubFamilies {
     pub(super) objects: Family<KindLabel, Gauge>,
     pub(super) invalid: Family<KindLabel, Gauge>,
     pub(super) errors: Family<KindLabel, Counter>,
     pub(super) idle: Family<KindLabel, Seconds>,
+}
+
+/// About the certificate of the webhooks: the reads under controller-runtime's names.
+pub(super) struct CertificateFamilies {
+    pub(super) reads: Counter,
+    pub(super) errors: Counter,
+    /// Without a sample until there is a certificate.
+    pub(super) expiry: Family<NoLabels, Seconds>,
+}
+
+impl CertificateFamilies {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        Self {
+            reads: registered(
+                registry,
+                "certwatcher_read_certificate",
+                "Total number of certificate reads",
+                Counter::default(),
+            ),
+            errors: registered(
+                registry,
+                "certwatcher_read_certificate_errors",
+                "Total number of certificate read errors",
+                Counter::default(),
+            ),
+            expiry: registered(
+                registry,
+                "garm_operator_webhook_certificate_expiration_timestamp_seconds",
+                "Expiry of the certificate that webhooks are served with, in Unix seconds",
+                Family::default(),
+            ),
+        }
+    }
 }
 
 /// Registers `metric` and hands it back.
@@ -117,6 +184,10 @@ fn histograms<L: Clone + Hash + Eq>(new: fn() -> Histogram) -> Family<L, Histogr
 
 fn reconcile_histogram() -> Histogram {
     Histogram::new(RECONCILE_SECONDS)
+}
+
+fn webhook_histogram() -> Histogram {
+    Histogram::new(WEBHOOK_SECONDS)
 }
 
 /// 10 µs to 100 s in powers of ten.
@@ -247,6 +318,31 @@ impl QueueFamilies {
                 registry,
                 "workqueue_longest_running_processor_seconds",
                 "How many seconds the longest running processor for workqueue has been running",
+                Family::default(),
+            ),
+        }
+    }
+}
+
+impl WebhookFamilies {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        Self {
+            requests: registered(
+                registry,
+                "controller_runtime_webhook_requests",
+                "Total number of admission requests by HTTP status code.",
+                Family::default(),
+            ),
+            latency: registered(
+                registry,
+                "controller_runtime_webhook_latency_seconds",
+                "Histogram of the latency of processing admission requests",
+                histograms(webhook_histogram),
+            ),
+            in_flight: registered(
+                registry,
+                "controller_runtime_webhook_requests_in_flight",
+                "Current number of admission requests being served.",
                 Family::default(),
             ),
         }

@@ -15,13 +15,17 @@ fn names_are_those_of_the_dashboards() {
     metrics.garm_request("pool.Get");
     metrics.garm_request_failed("pool.Get");
     metrics.kube_request("200", "GET", "host:443");
+    metrics.certificate_expiry(1_900_000_000);
     metrics.controller("pool", 10);
     metrics.queue("pool");
     metrics.hub("Pool");
+    metrics.webhook("/convert");
     let text = metrics.encode(Format::Text).unwrap();
     assert_eq!(
         names(&text),
         [
+            "certwatcher_read_certificate_errors_total",
+            "certwatcher_read_certificate_total",
             "controller_runtime_active_workers",
             "controller_runtime_max_concurrent_reconciles",
             "controller_runtime_reconcile_errors_total",
@@ -29,6 +33,9 @@ fn names_are_those_of_the_dashboards() {
             "controller_runtime_reconcile_time_seconds",
             "controller_runtime_reconcile_total",
             "controller_runtime_terminal_reconcile_errors_total",
+            "controller_runtime_webhook_latency_seconds",
+            "controller_runtime_webhook_requests_in_flight",
+            "controller_runtime_webhook_requests_total",
             "garm_operator_cached_objects",
             "garm_operator_client_api_requests_errors_total",
             "garm_operator_client_api_requests_total",
@@ -37,6 +44,7 @@ fn names_are_those_of_the_dashboards() {
             "garm_operator_invalid_objects",
             "garm_operator_watch_errors_total",
             "garm_operator_watch_idle_seconds",
+            "garm_operator_webhook_certificate_expiration_timestamp_seconds",
             "rest_client_requests_total",
             "workqueue_adds_total",
             "workqueue_depth",

@@ -1,14 +1,20 @@
 //! Certificates of servers on this machine.
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
 };
 
-/// A server's certificate for loopback and the private CA that signed it.
+/// A private CA, which nobody trusts unasked; it lives as long as the value.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+/// A server's certificate and what belongs to it, all in PEM.
 #[derive(Clone, Debug)]
 pub struct Certificates {
-    /// The CA, which nobody trusts unasked.
+    /// The CA that signed it.
     pub ca_pem: String,
     /// The server's certificate.
     pub certificate_pem: String,
@@ -16,14 +22,24 @@ pub struct Certificates {
     pub key_pem: String,
 }
 
-impl Certificates {
-    /// Makes a new CA and a certificate for `localhost` and 127.0.0.1.
+impl Authority {
+    /// Makes a CA.
     pub fn new() -> Result<Self> {
-        let ca_key = KeyPair::generate().context("make the CA's key")?;
+        let key = KeyPair::generate().context("make the CA's key")?;
         let mut ca = CertificateParams::new(Vec::new()).context("make the CA")?;
         ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        let ca_pem = ca.self_signed(&ca_key).context("make the CA")?.pem();
-        let issuer = Issuer::new(ca, ca_key);
+        let pem = ca.self_signed(&key).context("make the CA")?.pem();
+        let issuer = Issuer::new(ca, key);
+        Ok(Self { issuer, pem })
+    }
+
+    /// The CA's own certificate, in PEM.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// Makes a certificate for a server at `localhost` and 127.0.0.1.
+    pub fn issue(&self) -> Result<Certificates> {
         let key = KeyPair::generate().context("make the server's key")?;
         let mut leaf = CertificateParams::new(vec!["localhost".to_owned()])
             .context("make the server's certificate")?;
@@ -32,12 +48,19 @@ impl Certificates {
         leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         leaf.use_authority_key_identifier_extension = true;
         let leaf = leaf
-            .signed_by(&key, &issuer)
+            .signed_by(&key, &self.issuer)
             .context("sign the server's certificate")?;
-        Ok(Self {
-            ca_pem,
+        Ok(Certificates {
+            ca_pem: self.pem.clone(),
             certificate_pem: leaf.pem(),
             key_pem: key.serialize_pem(),
         })
+    }
+}
+
+impl Certificates {
+    /// Makes a new CA and a certificate for `localhost` and 127.0.0.1.
+    pub fn new() -> Result<Self> {
+        Authority::new()?.issue()
     }
 }

@@ -65,7 +65,7 @@ impl ControlPlane {
         let ca_pem = write_credentials(directory, &token)?;
         let url = format!("https://127.0.0.1:{secure_port}");
         let kubeconfig = directory.join("kubeconfig");
-        write_kubeconfig(&kubeconfig, &url, Some(&ca_pem), Some(&token))?;
+        write_kubeconfig(&kubeconfig, &url, Some(&ca_pem), Some(&token), None)?;
         let client = client(&url, &ca_pem, &token)?;
 
         let log = |name: &str| directory.join(format!("{name}.log"));
@@ -200,25 +200,30 @@ impl ControlPlane {
     }
 }
 
-/// Writes a kubeconfig for one server.
+/// Writes a kubeconfig for one server; `namespace` is that of its context.
 pub(crate) fn write_kubeconfig(
     path: &Path,
     url: &str,
     ca_pem: Option<&str>,
     token: Option<&str>,
+    namespace: Option<&str>,
 ) -> Result<()> {
     let mut cluster = json!({ "server": url });
     if let Some(pem) = ca_pem {
         cluster["certificate-authority-data"] = BASE64.encode(pem).into();
     }
     let user = token.map_or_else(|| json!({}), |token| json!({ "token": token }));
+    let mut context = json!({ "cluster": "ground", "user": "ground" });
+    if let Some(namespace) = namespace {
+        context["namespace"] = namespace.into();
+    }
     // JSON is YAML.
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{ "name": "ground", "cluster": cluster }],
         "users": [{ "name": "ground", "user": user }],
-        "contexts": [{ "name": "ground", "context": { "cluster": "ground", "user": "ground" } }],
+        "contexts": [{ "name": "ground", "context": context }],
         "current-context": "ground",
     });
     fs::write(path, format!("{config:#}\n")).with_context(|| format!("write {}", path.display()))

@@ -2,12 +2,14 @@
 
 mod certificates;
 mod control_plane;
+mod crds;
 mod entry;
 pub mod garm;
 mod github;
 mod ground;
 mod guard;
 pub mod harness;
+pub mod mutate;
 mod operator;
 pub mod poll;
 mod ports;
@@ -16,8 +18,9 @@ mod provider;
 pub mod proxy;
 pub mod servers;
 
-pub use certificates::Certificates;
+pub use certificates::{Authority, Certificates};
 pub use control_plane::ControlPlane;
+pub use crds::ConversionEndpoint;
 pub use entry::entry;
 pub use garm::{Garm, GarmOptions, Job, Owner, Setup};
 pub use github::{FakeGithub, GithubRunner};

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use reqwest::Client;
+use rustix::process::Signal;
 use tokio::process::Command;
 
 use crate::{
@@ -33,6 +34,8 @@ pub struct OperatorCommand {
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     kube_url: Option<String>,
+    own_namespace: Option<String>,
+    garm_url: Option<String>,
     guard: Guard,
     directory: PathBuf,
 }
@@ -41,9 +44,12 @@ impl OperatorCommand {
     pub(crate) fn new(program: PathBuf, guard: &Guard, directory: &Path) -> Self {
         Self {
             program,
-            arguments: Vec::new(),
+            // Without a certificate nobody is ready; who wants webhooks gives an address after this.
+            arguments: vec!["--operator-webhook-bind-address=0".into()],
             environment: Vec::new(),
             kube_url: None,
+            own_namespace: None,
+            garm_url: None,
             guard: guard.clone(),
             directory: directory.to_owned(),
         }
@@ -56,14 +62,27 @@ impl OperatorCommand {
         self
     }
 
+    /// Takes this namespace for its own, as a pod takes that of its account.
+    #[must_use]
+    pub fn own_namespace(mut self, namespace: &str) -> Self {
+        self.own_namespace = Some(namespace.to_owned());
+        self
+    }
+
     /// Talks to this GARM by the proxy in front of it, as its administrator.
     #[must_use]
     pub fn garm(self, garm: &Garm) -> Self {
-        self.argument("--garm-server")
-            .argument(garm.url())
+        self.garm_proxy(garm.proxy())
             .argument("--garm-username")
             .argument(garm.username())
             .variable("GARM_PASSWORD", garm.password())
+    }
+
+    /// Talks to GARM by this proxy instead.
+    #[must_use]
+    pub fn garm_proxy(mut self, proxy: &Proxy) -> Self {
+        self.garm_url = Some(proxy.url());
+        self
     }
 
     /// Watches this namespace only.
@@ -99,11 +118,14 @@ impl OperatorCommand {
                 .filter_map(|name| Some((*name, std::env::var_os(name)?))),
         );
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(url) = &self.garm_url {
+            command.arg("--garm-server").arg(url);
+        }
         command.args(&self.arguments);
         if let Some(url) = &self.kube_url {
             let kubeconfig = self.directory.join(format!("{name}.kubeconfig"));
             // The proxy brings the credentials.
-            write_kubeconfig(&kubeconfig, url, None, None)?;
+            write_kubeconfig(&kubeconfig, url, None, None, self.own_namespace.as_deref())?;
             command.arg("--kubeconfig").arg(kubeconfig);
         }
         command.arg(format!(
@@ -207,6 +229,21 @@ impl Operator {
     /// Waits until it ends by itself.
     pub async fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         self.process.wait(limit).await
+    }
+
+    /// Freezes it (SIGSTOP), until [`Self::thaw`].
+    pub fn freeze(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn thaw(&self) {
+        self.process.signal(Signal::CONT);
+    }
+
+    /// Asks it to end (SIGTERM) and does not wait.
+    pub fn ask_to_end(&self) {
+        self.process.terminate();
     }
 
     /// Ends it at once (SIGKILL).

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use secrecy::SecretString;
 
 use super::*;
+use crate::api::refs::TypedRef;
 use crate::api::v1beta1::PoolSpec;
 use crate::controllers::scope::Target;
 use crate::domain::pool::{desired, marker};
@@ -21,6 +22,7 @@ fn at(second: i64) -> Timestamp {
 
 fn spec() -> PoolSpec {
     PoolSpec {
+        github_scope_ref: TypedRef::new("Repository", "tools"),
         provider_name: "fake".to_owned(),
         max_runners: 4,
         min_idle_runners: 1,

@@ -162,6 +162,11 @@ impl Garm {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// One more proxy before it, for what has to be told apart from those who use the other.
+    pub async fn another_proxy(&self) -> Result<Proxy> {
+        Proxy::start(Dialect::Garm, Upstream::plain(self.direct_url())).await
+    }
+
     /// The administrator's name.
     pub fn username(&self) -> &str {
         &self.secrets.username

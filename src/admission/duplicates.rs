@@ -1,0 +1,310 @@
+//! Refuses a Pool that equals another one of its namespace, also one that the watch has not shown yet.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kube::ResourceExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::v1beta1::PoolSpec;
+use crate::controllers::Hubs;
+use crate::controllers::duplicates::{same_images, twins};
+use crate::domain::duplicate::{DuplicatePools, Likeness, sentence};
+use crate::runtime::ObjectKey;
+use crate::runtime::hub::HubEvent;
+
+/// How long a Pool that was let pass counts although no watch shows it: it may have been refused by somebody else after us. Watches lag by
+/// seconds at most.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A Pool that is about to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Its namespace and name.
+    pub key: &'a ObjectKey,
+    /// Its spec.
+    pub spec: &'a PoolSpec,
+    /// The spec that is stored, if it is an update.
+    pub old: Option<&'a PoolSpec>,
+    /// Whether it will be stored as far as we are concerned: nothing else is wrong with it, and it is no dry run.
+    pub is_for_good: bool,
+}
+
+/// What duplicates there are, and what becomes of them.
+pub struct Duplicates {
+    hubs: Hubs,
+    mode: DuplicatePools,
+    /// Pools that were let pass and that no watch has shown yet. Held while one is compared, so that of two at once one comes second.
+    passed: Mutex<HashMap<ObjectKey, Passed>>,
+}
+
+/// A Pool that was let pass.
+struct Passed {
+    likeness: Likeness,
+    at: Instant,
+}
+
+impl Duplicates {
+    /// Compares with what is in these stores.
+    pub fn new(hubs: Hubs, mode: DuplicatePools) -> Self {
+        Self {
+            hubs,
+            mode,
+            passed: Mutex::default(),
+        }
+    }
+
+    /// What becomes of a duplicate.
+    pub fn mode(&self) -> DuplicatePools {
+        self.mode
+    }
+
+    /// Lets go of what the watch shows, until `token` is cancelled.
+    pub async fn follow(&self, token: &CancellationToken) {
+        let pools = &self.hubs.pools;
+        pools.follow(token, |event| self.shown(&event)).await;
+    }
+
+    /// From here on the store knows the name. A Pool that went says nothing about one that comes under its name.
+    fn shown(&self, event: &HubEvent) {
+        if !event.gone {
+            let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+            passed.remove(&event.key);
+        }
+    }
+
+    /// Says which other Pool is the same, if one is; takes note of a new Pool that may go on.
+    ///
+    /// An update that leaves the compared fields as they are passes, also of one that has long been a duplicate. Of updates no note is
+    /// taken: many fail for other reasons, and what two at once let slip through shows as a condition.
+    pub fn check(&self, asked: Asked<'_>, now: Instant) -> Option<String> {
+        if self.mode == DuplicatePools::Allow {
+            return None;
+        }
+        let likeness = Likeness::of(asked.spec);
+        let images = same_images(&self.hubs, &asked.key.namespace, &likeness.image);
+        if let Some(old) = asked.old.map(Likeness::of)
+            && old.fingerprint == likeness.fingerprint
+            && images.contains(&old.image)
+        {
+            return None;
+        }
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        passed.retain(|_, one| now.saturating_duration_since(one.at) < PATIENCE);
+        let twin = self
+            .stored(asked.key, &likeness)
+            .or_else(|| self.passing(&passed, asked.key, &likeness, &images));
+        let sentence = twin.map(|(name, image)| sentence(&name, &likeness.image, &image));
+        let goes_on = sentence.is_none() || self.mode == DuplicatePools::Warn;
+        let is_new = asked.old.is_none() && self.hubs.pools.get(asked.key).is_none();
+        if goes_on && is_new && asked.is_for_good {
+            passed.insert(asked.key.clone(), Passed { likeness, at: now });
+        }
+        sentence
+    }
+
+    /// Names the oldest stored Pool that is so, and its Image.
+    fn stored(&self, key: &ObjectKey, likeness: &Likeness) -> Option<(String, String)> {
+        let twins = twins(&self.hubs, key, likeness);
+        let first = twins.first()?;
+        Some((first.name_any(), first.spec.image_name.clone()))
+    }
+
+    /// Names a Pool that is so and on its way, and its Image. Of one that has arrived the store tells how it is now.
+    fn passing(
+        &self,
+        passed: &HashMap<ObjectKey, Passed>,
+        key: &ObjectKey,
+        likeness: &Likeness,
+        images: &BTreeSet<String>,
+    ) -> Option<(String, String)> {
+        let is_same = |(other, one): &(&ObjectKey, &Passed)| {
+            other.namespace == key.namespace
+                && other.name != key.name
+                && one.likeness.fingerprint == likeness.fingerprint
+                && images.contains(&one.likeness.image)
+                && self.hubs.pools.get(other).is_none()
+        };
+        let (other, one) = passed.iter().find(is_same)?;
+        Some((other.name.clone(), one.likeness.image.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::controllers::testing::{context, object};
+
+    fn spec(flavor: &str) -> PoolSpec {
+        PoolSpec {
+            flavor: flavor.to_owned(),
+            image_name: "image".to_owned(),
+            ..PoolSpec::default()
+        }
+    }
+
+    fn stored(name: &str, flavor: &str) -> Value {
+        let spec = json!({"flavor": flavor, "imageName": "image"});
+        object("Pool", name, 1, spec, json!({}))
+    }
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new("ns", name)
+    }
+
+    async fn duplicates(mode: DuplicatePools, objects: Vec<Value>) -> Duplicates {
+        Duplicates::new(context(objects).await.hubs.clone(), mode)
+    }
+
+    /// Asks to make a Pool; answers whether it is told of another.
+    fn create(duplicates: &Duplicates, name: &str, flavor: &str, now: Instant) -> bool {
+        let (key, spec) = (key(name), spec(flavor));
+        let asked = Asked {
+            key: &key,
+            spec: &spec,
+            old: None,
+            is_for_good: true,
+        };
+        duplicates.check(asked, now).is_some()
+    }
+
+    fn update(duplicates: &Duplicates, name: &str, old: &PoolSpec, new: &PoolSpec) -> bool {
+        let key = key(name);
+        let asked = Asked {
+            key: &key,
+            spec: new,
+            old: Some(old),
+            is_for_good: true,
+        };
+        duplicates.check(asked, Instant::now()).is_some()
+    }
+
+    fn event(name: &str, gone: bool) -> HubEvent {
+        HubEvent {
+            key: key(name),
+            trigger: true,
+            gone,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pool_on_its_way_counts_until_the_watch_shows_its_name_or_its_time_is_up() {
+        let duplicates = duplicates(DuplicatePools::Deny, Vec::new()).await;
+        let start = Instant::now();
+        assert!(!create(&duplicates, "a", "small", start));
+        assert!(create(&duplicates, "b", "small", start));
+        assert!(!create(&duplicates, "c", "large", start));
+        assert!(
+            !create(&duplicates, "a", "small", start),
+            "the same once more"
+        );
+        duplicates.shown(&event("a", true));
+        assert!(
+            create(&duplicates, "b", "small", start),
+            "another of that name went"
+        );
+        duplicates.shown(&event("a", false));
+        assert!(
+            !create(&duplicates, "b", "small", start),
+            "the store would know it"
+        );
+        let late = start + PATIENCE;
+        assert!(
+            !create(&duplicates, "d", "small", late),
+            "it never came to be"
+        );
+    }
+
+    #[tokio::test]
+    async fn who_is_refused_or_only_tries_leaves_no_trace() {
+        let duplicates = duplicates(DuplicatePools::Deny, vec![stored("a", "small")]).await;
+        let now = Instant::now();
+        assert!(create(&duplicates, "b", "small", now));
+        let (dry, large) = (key("dry"), spec("large"));
+        let asked = Asked {
+            key: &dry,
+            spec: &large,
+            old: None,
+            is_for_good: false,
+        };
+        assert_eq!(duplicates.check(asked, now), None);
+        assert!(
+            !create(&duplicates, "a", "large", now),
+            "its old self is still shown"
+        );
+        assert!(duplicates.passed.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn of_many_at_once_exactly_one_passes() {
+        let duplicates = duplicates(DuplicatePools::Deny, Vec::new()).await;
+        let duplicates = Arc::new(duplicates);
+        let now = Instant::now();
+        let threads: Vec<_> = (0..8)
+            .map(|number| {
+                let duplicates = Arc::clone(&duplicates);
+                std::thread::spawn(move || create(&duplicates, &format!("p{number}"), "small", now))
+            })
+            .collect();
+        let refused = threads.into_iter().filter_map(|thread| thread.join().ok());
+        assert_eq!(refused.filter(|refused| !refused).count(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_update_into_a_duplicate_is_one_and_one_of_a_duplicate_is_not() {
+        let objects = vec![
+            stored("a", "small"),
+            stored("b", "small"),
+            stored("c", "large"),
+        ];
+        let duplicates = duplicates(DuplicatePools::Deny, objects).await;
+        assert!(update(&duplicates, "c", &spec("large"), &spec("small")));
+        assert!(!update(&duplicates, "c", &spec("large"), &spec("huge")));
+        let scaled = PoolSpec {
+            max_runners: 9,
+            extra_specs: Some("{ }".to_owned()),
+            ..spec("small")
+        };
+        assert!(!update(&duplicates, "b", &spec("small"), &scaled));
+        assert!(!create(&duplicates, "d", "on its way", Instant::now()));
+        assert!(update(
+            &duplicates,
+            "c",
+            &spec("large"),
+            &spec("on its way")
+        ));
+    }
+
+    #[tokio::test]
+    async fn warned_pools_count_like_others_and_allowed_ones_are_not_looked_at() {
+        let now = Instant::now();
+        let warning = duplicates(DuplicatePools::Warn, Vec::new()).await;
+        assert!(!create(&warning, "a", "small", now));
+        assert!(create(&warning, "b", "small", now));
+        warning.shown(&event("a", false));
+        assert!(create(&warning, "c", "small", now), "because of b");
+        let silent = duplicates(DuplicatePools::Allow, vec![stored("a", "small")]).await;
+        assert!(!create(&silent, "b", "small", now));
+    }
+
+    #[tokio::test]
+    async fn images_with_one_tag_are_one_image() {
+        let image = |name: &str| object("Image", name, 1, json!({"tag": "1"}), Value::Null);
+        let objects = vec![image("image"), image("alias"), stored("a", "small")];
+        let duplicates = duplicates(DuplicatePools::Deny, objects).await;
+        let alias = PoolSpec {
+            image_name: "alias".to_owned(),
+            ..spec("small")
+        };
+        assert!(update(&duplicates, "b", &spec("large"), &alias));
+        assert!(
+            !update(&duplicates, "a", &spec("small"), &alias),
+            "it is what it was"
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! The process: builds the parts, starts them in order, stops them in order.
+//!
+//! Every replica watches, and serves probes, metrics and webhooks; what only one of them may do is in [`leader`].
+
+mod leader;
+mod serve;
+mod watches;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::{Admission, Settings};
+use crate::api::meta;
+use crate::config::{Config, Timings};
+use crate::runtime::lease::{Elector, Grace, Leadership, Term, Times, each_term};
+use crate::runtime::{client, shutdown};
+use crate::telemetry::log;
+use crate::telemetry::metrics::Metrics;
+use leader::Leader;
+
+/// What replicas elect a leader by, the Go operator's among them.
+const LEASE: &str = "b608d8b3.mercedes-benz.com";
+
+/// Plural names of the kinds that have to be installed.
+const PLURALS: [&str; 9] = [
+    "enterprises",
+    "garmserverconfigs",
+    "githubcredentials",
+    "githubendpoints",
+    "images",
+    "organizations",
+    "pools",
+    "repositories",
+    "runners",
+];
+
+/// Tasks of which none ends before the process does, unless it fails.
+type Parts = JoinSet<anyhow::Result<()>>;
+
+/// Runs the operator until SIGTERM or SIGINT.
+///
+/// # Errors
+/// Fails when there is no cluster to connect to or an address cannot be listened on. GARM being away, fresh or old is no failure.
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    log::init(
+        config.operator.log_format,
+        config.operator.log_verbosity_level,
+    )
+    .context("logging cannot be set up")?;
+    let stop = shutdown::token().context("signals cannot be handled")?;
+    let registry = Arc::new(Metrics::new());
+    let kube = client::connect(
+        config.kubeconfig.as_deref(),
+        config.timings.kube_call,
+        &registry,
+    )
+    .await?;
+
+    // Probes and metrics outlive the work, so that a stopping process still answers.
+    let serving = CancellationToken::new();
+    let hubs = watches::start(&kube, &config, &registry, &stop);
+    let mut webhooks = JoinSet::new();
+    let admission = Arc::new(Admission::new(hubs.clone(), Settings::new(&config)));
+    let router = Arc::clone(&admission).router(&registry);
+    webhooks.spawn({
+        let stop = stop.clone();
+        async move { admission.run(&stop).await }
+    });
+    let ready = serve::webhooks(&config, &registry, router, &stop, &mut webhooks).await?;
+    let servers = serve::probes_and_metrics(&config, &registry, &hubs, ready, &serving).await?;
+    tokio::spawn(warn_of_missing_crds(kube.clone()));
+
+    let mut parts = Parts::new();
+    let leadership = stand(&kube, &config, &registry, &stop, &mut parts);
+    let leader = Leader::new(kube, config.clone(), registry, hubs)?;
+    parts.spawn(lead(
+        leader,
+        leadership,
+        grace(&config.timings),
+        stop.clone(),
+    ));
+    let ended = first_end(&mut parts, &stop).await;
+    stop.cancel();
+    // Each has a deadline of its own; none is waited for beyond the sum of these.
+    let _ = tokio::time::timeout(config.timings.shutdown_drop * 3, async {
+        while parts.join_next().await.is_some() {}
+    })
+    .await;
+    parts.shutdown().await;
+    // They serve on for a moment and then let requests end; both have deadlines.
+    while webhooks.join_next().await.is_some() {}
+    serving.cancel();
+    let _ = tokio::time::timeout(Duration::from_secs(1), servers.join_all()).await;
+    tracing::info!("stopped");
+    ended
+}
+
+/// Stands for election, if there is one; shows who leads.
+fn stand(
+    kube: &kube::Client,
+    config: &Config,
+    registry: &Arc<Metrics>,
+    stop: &CancellationToken,
+    parts: &mut Parts,
+) -> watch::Receiver<Leadership> {
+    let stop = stop.clone();
+    if !config.operator.leader_election {
+        let (always, leadership) = watch::channel(Leadership::Leading(Term::unlimited()));
+        parts.spawn(async move {
+            stop.cancelled().await;
+            drop(always);
+            Ok(())
+        });
+        return leadership;
+    }
+    let timings = &config.timings;
+    let times = Times {
+        duration: timings.lease_duration,
+        renew: timings.lease_renew,
+        retry: timings.lease_retry,
+        release: timings.shutdown_drop,
+    };
+    let (elector, leadership) = Elector::new(kube, LEASE, times, Arc::clone(registry));
+    parts.spawn(async move {
+        elector.run(stop).await;
+        Ok(())
+    });
+    leadership
+}
+
+/// Does what only the leader does, whenever this process is it.
+async fn lead(
+    leader: Leader,
+    leadership: watch::Receiver<Leadership>,
+    grace: Grace,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let leader = Arc::new(leader);
+    let work = |term, token| Arc::clone(&leader).work(term, token);
+    each_term(leadership, &stop, grace, work).await
+}
+
+/// How long calls under way may go on. Creation finds its own traces again, so that one that is dropped does no harm.
+fn grace(timings: &Timings) -> Grace {
+    Grace {
+        stop: timings.shutdown_drop,
+        loss: timings.lease_duration.saturating_sub(timings.lease_renew),
+    }
+}
+
+/// Waits for the stop. Whatever ends before it has failed, and half an operator is worse than one that is started anew.
+async fn first_end(parts: &mut Parts, stop: &CancellationToken) -> anyhow::Result<()> {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        Some(ended) = parts.join_next() => match ended {
+            _ if stop.is_cancelled() => Ok(()),
+            Ok(Ok(())) => Err(anyhow!("a part of the operator ended by itself")),
+            Ok(Err(error)) => Err(error),
+            Err(error) => Err(anyhow!("a part of the operator failed: {error}")),
+        },
+    }
+}
+
+/// Says so when our kinds are not installed; the watches go on trying.
+async fn warn_of_missing_crds(kube: kube::Client) {
+    match client::missing_crds(&kube, meta::API_VERSION, &PLURALS).await {
+        Ok(missing) if missing.is_empty() => {}
+        Ok(missing) => tracing::error!("{}", client::missing_crds_hint(&missing)),
+        Err(error) => {
+            tracing::warn!(%error, "the API server could not be asked for our kinds; the watches go on trying");
+        }
+    }
+}

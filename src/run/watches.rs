@@ -1,0 +1,51 @@
+//! The watches, which every replica keeps: webhooks decide by them, and a standby that takes over need not load anything.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::controllers::{Hubs, wiring};
+use crate::runtime::hub::{Hub, Options};
+use crate::telemetry::metrics::Metrics;
+
+/// Starts one watch per kind.
+pub(super) fn start(
+    kube: &kube::Client,
+    config: &Config,
+    registry: &Arc<Metrics>,
+    token: &CancellationToken,
+) -> Hubs {
+    let namespaces = &config.operator.watch_namespaces;
+    let options = |page_size, capacity| Options {
+        page_size,
+        capacity,
+        watch_timeout: config.timings.watch,
+        metrics: Some(Arc::clone(registry)),
+    };
+    let few = options(500, 2_048);
+    Hubs {
+        endpoints: Hub::start_with(kube, namespaces, &few, wiring::index_endpoint, token),
+        credentials: Hub::start_with(kube, namespaces, &few, wiring::index_credential, token),
+        repositories: Hub::start_with(kube, namespaces, &few, wiring::index_scope, token),
+        organizations: Hub::start_with(kube, namespaces, &few, wiring::index_scope, token),
+        enterprises: Hub::start_with(kube, namespaces, &few, wiring::index_scope, token),
+        images: Hub::start_with(kube, namespaces, &few, wiring::index_image, token),
+        pools: Hub::start_with(
+            kube,
+            namespaces,
+            &options(500, 8_192),
+            wiring::index_pool,
+            token,
+        ),
+        runners: Hub::start_with(
+            kube,
+            namespaces,
+            &options(50, 16_384),
+            wiring::index_runner,
+            token,
+        ),
+        server_configs: Hub::start_with(kube, namespaces, &few, |_| Vec::new(), token),
+        secrets: Hub::start_with(kube, namespaces, &options(10, 8_192), |_| Vec::new(), token),
+    }
+}

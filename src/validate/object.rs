@@ -1,0 +1,324 @@
+//! One object of ours in a manifest, and what is wrong with it by itself.
+
+use kube::CustomResourceExt as _;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::document::Document;
+use super::schema::Schemas;
+use crate::api::convert::convert;
+use crate::api::meta::{API_VERSION, API_VERSION_V1ALPHA1, GROUP};
+use crate::api::v1beta1::{
+    Enterprise, GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Organization, Pool,
+    Repository,
+};
+use crate::domain::defaults::PoolDefaults;
+use crate::domain::field::FieldError;
+use crate::domain::scope::Scope;
+use crate::domain::{credential, endpoint, entity, pool, server_config};
+
+/// An object of ours.
+pub struct Object {
+    /// Where it is written.
+    pub document: Document,
+    /// Its kind.
+    pub kind: String,
+    /// Namespace as written; empty when it has none.
+    pub namespace: String,
+    /// Name as written; empty when the server shall find one.
+    pub name: String,
+    /// What it says in the terms of v1beta1, the defaults filled in; `None` when it says nothing that can be read.
+    pub meaning: Option<Meaning>,
+    /// What is wrong with it, by the paths of the version it is written in.
+    pub faults: Vec<FieldError>,
+    /// What is allowed and probably not meant: field and message.
+    pub doubts: Vec<(String, String)>,
+}
+
+/// What other objects have to do with an object.
+#[expect(clippy::large_enum_variant, reason = "most objects are Pools")]
+pub enum Meaning {
+    /// A Pool.
+    Pool(Pool),
+    /// An Image.
+    Image(Image),
+    /// Something else, which refers to these.
+    Other(Vec<Reference>),
+}
+
+/// A reference to an object of the same namespace.
+pub struct Reference {
+    /// Path of the field.
+    pub path: &'static str,
+    /// Kind of what is referred to.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Meaning {
+    /// Lists what the object refers to.
+    pub fn references(&self) -> Vec<Reference> {
+        match self {
+            Self::Pool(pool) => {
+                let scope = &pool.spec.github_scope_ref;
+                vec![
+                    reference("spec.githubScopeRef", &scope.kind, &scope.name),
+                    reference("spec.imageName", "Image", &pool.spec.image_name),
+                ]
+            }
+            Self::Image(_) => Vec::new(),
+            Self::Other(references) => references
+                .iter()
+                .map(|one| reference(one.path, &one.kind, &one.name))
+                .collect(),
+        }
+    }
+}
+
+fn reference(path: &'static str, kind: &str, name: &str) -> Reference {
+    Reference {
+        path,
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// What a document is.
+pub enum Sort {
+    /// An object of ours.
+    Ours(Box<Object>),
+    /// An object of somebody else.
+    Foreign,
+    /// No object: it lacks a kind or a version.
+    Nameless,
+}
+
+/// Judges a document by itself.
+pub fn judge(document: Document, schemas: &Schemas, defaults: &PoolDefaults) -> Sort {
+    let text = |field: &str| {
+        document.object[field]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if version.is_empty() || kind.is_empty() {
+        return Sort::Nameless;
+    }
+    if version != GROUP && !version.starts_with(&format!("{GROUP}/")) {
+        return Sort::Foreign;
+    }
+    let metadata = |field: &str| {
+        let value = document.object["metadata"][field].as_str();
+        value.unwrap_or_default().to_owned()
+    };
+    let mut object = Object {
+        namespace: metadata("namespace"),
+        name: metadata("name"),
+        kind,
+        document,
+        meaning: None,
+        faults: Vec::new(),
+        doubts: Vec::new(),
+    };
+    object.check_version(&version, schemas);
+    if object.faults.is_empty() {
+        object.check_metadata();
+        object.check_spec(&version, schemas, defaults);
+    }
+    Sort::Ours(Box::new(object))
+}
+
+impl Object {
+    fn check_version(&mut self, version: &str, schemas: &Schemas) {
+        let versions = schemas.versions(&self.kind);
+        let short = version.rsplit('/').next().unwrap_or_default();
+        if versions.is_empty() {
+            let detail = format!("{GROUP} has no such kind");
+            self.faults
+                .push(FieldError::invalid("kind", self.kind.as_str(), &detail));
+        } else if !versions.contains(&short) {
+            self.faults
+                .push(FieldError::not_supported("apiVersion", short, &versions));
+        } else if version == API_VERSION_V1ALPHA1 {
+            let deprecated = "v1alpha1 is deprecated; use v1beta1".to_owned();
+            self.doubts.push(("apiVersion".to_owned(), deprecated));
+        }
+    }
+
+    /// Names what the API server would refuse of the name and namespace.
+    fn check_metadata(&mut self) {
+        let has_pattern = self.document.object["metadata"]["generateName"]
+            .as_str()
+            .is_some_and(|name| !name.is_empty());
+        if self.name.is_empty() && !has_pattern {
+            self.faults
+                .push(FieldError::required("metadata.name", "or generateName"));
+        } else if !self.name.is_empty() && !is_subdomain(&self.name) {
+            let detail = "must be up to 253 lower-case letters, digits, '-' and '.', and start and end with a letter or digit";
+            self.faults.push(FieldError::invalid(
+                "metadata.name",
+                self.name.as_str(),
+                detail,
+            ));
+        }
+        let is_label = |name: &str| name.len() <= 63 && !name.contains('.') && is_subdomain(name);
+        if !(self.namespace.is_empty() || is_label(&self.namespace)) {
+            let detail = "must be up to 63 lower-case letters, digits and '-'";
+            self.faults.push(FieldError::invalid(
+                "metadata.namespace",
+                self.namespace.as_str(),
+                detail,
+            ));
+        }
+    }
+
+    fn check_spec(&mut self, version: &str, schemas: &Schemas, defaults: &PoolDefaults) {
+        let mut raw = self.document.object.clone();
+        if self.kind == Pool::api_resource().kind {
+            fill(&mut raw, defaults);
+        }
+        let short = version.rsplit('/').next().unwrap_or_default();
+        let faults = schemas.faults(&self.kind, short, &raw).unwrap_or_default();
+        self.faults.extend(faults);
+        let Ok(object) = convert(without_status(raw), API_VERSION) else {
+            // The schema has said what is missing.
+            return;
+        };
+        let Some((meaning, faults, doubts)) = rules(&self.kind, &self.name, object) else {
+            return;
+        };
+        let is_old = version == API_VERSION_V1ALPHA1;
+        let written = |path: &str| {
+            if is_old && path.starts_with("spec.credentialsRef") {
+                "spec.credentialsName".to_owned()
+            } else {
+                path.to_owned()
+            }
+        };
+        for fault in faults {
+            let path = written(&fault.path);
+            // What has the wrong type or is absent is told once.
+            if !self.faults.iter().any(|known| known.path == path) {
+                self.faults.push(FieldError { path, ..fault });
+            }
+        }
+        for doubt in doubts {
+            let (path, message) = doubt.split_once(": ").unwrap_or(("", &doubt));
+            self.doubts.push((written(path), message.to_owned()));
+        }
+        self.meaning = Some(meaning);
+    }
+}
+
+/// Gives a Pool the fields that admission would.
+fn fill(object: &mut Value, defaults: &PoolDefaults) {
+    for operation in defaults.patch(object) {
+        let field = operation["path"]
+            .as_str()
+            .and_then(|path| path.strip_prefix("/spec/"));
+        if let Some(field) = field {
+            object["spec"][field] = operation["value"].clone();
+        }
+    }
+}
+
+/// Status is not applied, and one that does not fit its type must not hide the spec.
+fn without_status(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+        fields.entry("spec").or_insert(Value::Object(Map::new()));
+    }
+    object
+}
+
+/// What the rules of a kind say: what the object means, its faults, its doubts.
+type Ruled = (Meaning, Vec<FieldError>, Vec<String>);
+
+/// Applies the rules of a kind; `None` when a field has the wrong type.
+fn rules(kind: &str, name: &str, object: Value) -> Option<Ruled> {
+    match kind {
+        "Pool" => {
+            let pool: Pool = decode(object)?;
+            let (faults, doubts) = (
+                pool::faults_when_written(&pool.spec),
+                pool::doubts(&pool.spec),
+            );
+            Some((Meaning::Pool(pool), faults, doubts))
+        }
+        "Image" => Some((Meaning::Image(decode(object)?), Vec::new(), Vec::new())),
+        Repository::NAME => scope::<Repository>(object),
+        Organization::NAME => scope::<Organization>(object),
+        Enterprise::NAME => scope::<Enterprise>(object),
+        "GitHubCredential" => {
+            let spec = decode::<GitHubCredential>(object)?.spec;
+            let endpoint = reference(
+                "spec.endpointRef",
+                "GitHubEndpoint",
+                &spec.endpoint_ref.name,
+            );
+            let meaning = Meaning::Other(vec![endpoint]);
+            Some((
+                meaning,
+                credential::faults(&spec),
+                credential::doubts(&spec),
+            ))
+        }
+        "GitHubEndpoint" => {
+            let spec = decode::<GitHubEndpoint>(object)?.spec;
+            let doubts = endpoint::doubts(name, &spec);
+            Some((Meaning::Other(Vec::new()), endpoint::faults(&spec), doubts))
+        }
+        "GarmServerConfig" => {
+            let spec = decode::<GarmServerConfig>(object)?.spec;
+            let (faults, doubts) = (server_config::faults(&spec), server_config::doubts(&spec));
+            Some((Meaning::Other(Vec::new()), faults, doubts))
+        }
+        _ => None,
+    }
+}
+
+fn scope<K: Scope + DeserializeOwned>(object: Value) -> Option<Ruled> {
+    let object: K = decode(object)?;
+    let view = object.view();
+    let credentials = &view.credentials.name;
+    let references = vec![reference(
+        "spec.credentialsRef",
+        "GitHubCredential",
+        credentials,
+    )];
+    let (faults, doubts) = (entity::faults(&view), entity::doubts(&view));
+    Some((Meaning::Other(references), faults, doubts))
+}
+
+fn decode<K: DeserializeOwned>(object: Value) -> Option<K> {
+    serde_json::from_value(object).ok()
+}
+
+/// Tells whether a text can name an object (an RFC 1123 subdomain).
+fn is_subdomain(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let mut bytes = label.bytes();
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        bytes.all(|byte| plain(byte) || byte == b'-')
+            && label.bytes().next().is_some_and(plain)
+            && label.bytes().next_back().is_some_and(plain)
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_what_can_name_an_object() {
+        for name in ["a", "a-b.c0", "0"] {
+            assert!(is_subdomain(name), "{name}");
+        }
+        for name in ["", "A", "a_b", "-a", "a.", "a..b", "a-.b", &"a".repeat(254)] {
+            assert!(!is_subdomain(name), "{name}");
+        }
+    }
+}

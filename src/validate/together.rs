@@ -1,0 +1,99 @@
+//! What objects of one set of manifests say about each other.
+
+use std::collections::HashMap;
+
+use super::finding;
+use super::object::{Meaning, Object};
+use super::report::{Finding, Severity};
+use crate::api::v1beta1::Pool;
+use crate::domain::duplicate::{Likeness, sentence};
+
+/// Names objects that are there twice, Pools that equal each other, and references that lead to no object of the set.
+pub fn findings(objects: &[Object]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut known: HashMap<(&str, &str, &str), &Object> = HashMap::new();
+    for object in objects.iter().filter(|object| !object.name.is_empty()) {
+        let key = (
+            object.kind.as_str(),
+            object.namespace.as_str(),
+            object.name.as_str(),
+        );
+        if let Some(first) = known.get(&key) {
+            let message = format!(
+                "the same object is also {}; one of them replaces the other",
+                place(first)
+            );
+            findings.push(finding(object, Severity::Warning, "metadata.name", message));
+        } else {
+            known.insert(key, object);
+        }
+    }
+    for object in objects {
+        for reference in object.meaning.iter().flat_map(Meaning::references) {
+            let key = (
+                reference.kind.as_str(),
+                object.namespace.as_str(),
+                reference.name.as_str(),
+            );
+            if !reference.name.is_empty() && !known.contains_key(&key) {
+                let message = format!(
+                    "{} {:?} is not among these manifests",
+                    reference.kind, reference.name
+                );
+                findings.push(finding(object, Severity::Warning, reference.path, message));
+            }
+        }
+    }
+    findings.extend(duplicates(objects, &known));
+    findings
+}
+
+fn place(object: &Object) -> String {
+    format!("in {}:{}", object.document.file, object.document.line(""))
+}
+
+/// Names every Pool that equals one before it, as admission would refuse it.
+fn duplicates(objects: &[Object], known: &HashMap<(&str, &str, &str), &Object>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut first: HashMap<(&str, String, Image), (&Object, &Pool)> = HashMap::new();
+    for object in objects {
+        let Some(Meaning::Pool(pool)) = &object.meaning else {
+            continue;
+        };
+        let likeness = Likeness::of(&pool.spec);
+        let image = image(&object.namespace, &likeness.image, known);
+        let key = (
+            object.namespace.as_str(),
+            likeness.fingerprint.to_string(),
+            image,
+        );
+        match first.get(&key) {
+            Some((other, _)) if other.name == object.name && !object.name.is_empty() => {}
+            Some((other, twin)) => {
+                let message = sentence(&other.name, &pool.spec.image_name, &twin.spec.image_name);
+                let message = format!("{message} ({})", place(other));
+                findings.push(finding(object, Severity::Error, "spec", message));
+            }
+            None => {
+                first.insert(key, (object, pool));
+            }
+        }
+    }
+    findings
+}
+
+/// What an Image means: its tag where it is known, else its name.
+#[derive(Eq, Hash, PartialEq)]
+enum Image {
+    Tag(String),
+    Name(String),
+}
+
+fn image(namespace: &str, name: &str, known: &HashMap<(&str, &str, &str), &Object>) -> Image {
+    let object = known.get(&("Image", namespace, name));
+    let tag = object.and_then(|object| match &object.meaning {
+        Some(Meaning::Image(image)) => image.spec.tag.clone().filter(|tag| !tag.is_empty()),
+        _ => None,
+    });
+    tag.map_or_else(|| Image::Name(name.to_owned()), Image::Tag)
+}

@@ -1,0 +1,14 @@
+//! The versions of our kinds on a real API server: nothing is lost between them, whoever writes.
+
+mod apply;
+mod endpoint;
+mod objects;
+mod round_trips;
+
+use garm_operator_ground::harness::Suite;
+
+/// Registers the tests of this module.
+pub fn register(suite: &mut Suite) {
+    round_trips::register(suite);
+    apply::register(suite);
+}
