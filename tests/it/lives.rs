@@ -18,6 +18,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("a_creation_is_told_before_and_after", creations);
     suite.test_on_each_garm("the_runner_of_a_pool_that_goes_is_let_go", let_go);
     suite.test_on_each_garm("a_pool_is_removed_by_force_only_if_asked_for", forced);
+    suite.test("a_runner_made_by_hand_goes_again", by_hand);
     suite.test_on_each_garm("without_runner_objects_nothing_is_polled", not_polled);
 }
 
@@ -209,5 +210,20 @@ async fn not_polled(ground: &Ground, version: GarmVersion) -> Result<()> {
         .await?;
     ensure!(world.garm_count(mark, "GET /pools/{id}/instances") == 0);
     world.wait_counted().await?;
+    world.finish(operator).await
+}
+
+async fn by_hand(ground: &Ground) -> Result<()> {
+    let world = World::new(ground, GarmVersion::V0_2_1).await?;
+    // A resync each 6 s.
+    let command = world.command().argument("--timings-scale=0.02");
+    let operator = world.settled_operator(&command).await?;
+    let mark = world.mark();
+    let runner = "kind: Runner\nmetadata: {name: made-up}\nspec: {}\n".to_owned();
+    world.apply(&[runner]).await?;
+    world.wait_gone("runner", "made-up").await?;
+    let writes = told(&world.garm_writes(mark));
+    ensure!(writes.is_empty(), "{writes:?}");
+    ensure!(world.list("runners").await?.len() == 2);
     world.finish(operator).await
 }
