@@ -8,6 +8,7 @@ mod place;
 mod records;
 mod world;
 
+mod certificates;
 mod changes;
 mod comparison;
 mod conversion;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // The longest first: the others run beside it.
     rest::register(&mut suite);
+    certificates::register(&mut suite);
     changes::register(&mut suite);
     comparison::register(&mut suite);
     conversion::register(&mut suite);
