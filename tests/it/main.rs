@@ -9,6 +9,7 @@ mod records;
 mod world;
 
 mod at_once;
+mod certificates;
 mod changes;
 mod comparison;
 mod conversion;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
     // The longest first: the others run beside it.
     rest::register(&mut suite);
     at_once::register(&mut suite);
+    certificates::register(&mut suite);
     changes::register(&mut suite);
     comparison::register(&mut suite);
     conversion::register(&mut suite);
