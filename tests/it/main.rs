@@ -4,10 +4,12 @@
 //! that these servers need.
 
 mod documents;
+mod hooks;
 mod place;
 mod records;
 mod world;
 
+mod admission;
 mod changes;
 mod comparison;
 mod conversion;
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // The longest first: the others run beside it.
     rest::register(&mut suite);
+    admission::register(&mut suite);
     changes::register(&mut suite);
     comparison::register(&mut suite);
     conversion::register(&mut suite);
