@@ -4,12 +4,14 @@
 //! that these servers need.
 
 mod documents;
+mod hooks;
 mod place;
 mod records;
 mod world;
 
 mod at_once;
 mod certificates;
+mod admission;
 mod changes;
 mod comparison;
 mod conversion;
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
     rest::register(&mut suite);
     at_once::register(&mut suite);
     certificates::register(&mut suite);
+    admission::register(&mut suite);
     changes::register(&mut suite);
     comparison::register(&mut suite);
     conversion::register(&mut suite);
