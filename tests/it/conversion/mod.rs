@@ -1,6 +1,7 @@
 //! The versions of our kinds on a real API server: nothing is lost between them, whoever writes.
 
 mod apply;
+mod cold;
 mod endpoint;
 mod objects;
 mod round_trips;
@@ -11,4 +12,5 @@ use garm_operator_ground::harness::Suite;
 pub fn register(suite: &mut Suite) {
     round_trips::register(suite);
     apply::register(suite);
+    cold::register(suite);
 }
