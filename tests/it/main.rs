@@ -9,9 +9,9 @@ mod place;
 mod records;
 mod world;
 
+mod admission;
 mod at_once;
 mod certificates;
-mod admission;
 mod changes;
 mod comparison;
 mod conversion;
@@ -25,7 +25,6 @@ mod equal_pools;
 mod everything;
 mod faults;
 mod fresh;
-mod hooks;
 mod ids;
 mod input;
 mod kinds;
