@@ -4,19 +4,24 @@
 //! that these servers need.
 
 mod documents;
+mod hooks;
 mod place;
 mod records;
 mod world;
 
+mod admission;
+mod at_once;
 mod certificates;
 mod changes;
 mod comparison;
 mod conversion;
 mod crash;
+mod defaults;
 mod deletion;
 mod duplicates;
 mod endpoints;
 mod entities;
+mod equal_pools;
 mod everything;
 mod faults;
 mod fresh;
@@ -28,6 +33,7 @@ mod leaks;
 mod lease;
 mod leftovers;
 mod lists;
+mod lives;
 mod main_path;
 mod many;
 mod memory;
@@ -58,15 +64,19 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // The longest first: the others run beside it.
     rest::register(&mut suite);
+    at_once::register(&mut suite);
     certificates::register(&mut suite);
+    admission::register(&mut suite);
     changes::register(&mut suite);
     comparison::register(&mut suite);
     conversion::register(&mut suite);
     crash::register(&mut suite);
+    defaults::register(&mut suite);
     deletion::register(&mut suite);
     duplicates::register(&mut suite);
     endpoints::register(&mut suite);
     entities::register(&mut suite);
+    equal_pools::register(&mut suite);
     everything::register(&mut suite);
     faults::register(&mut suite);
     fresh::register(&mut suite);
@@ -78,6 +88,7 @@ fn main() -> ExitCode {
     lease::register(&mut suite);
     leftovers::register(&mut suite);
     lists::register(&mut suite);
+    lives::register(&mut suite);
     main_path::register(&mut suite);
     many::register(&mut suite);
     memory::register(&mut suite);
