@@ -431,3 +431,28 @@ fn validate_tells_findings_by_line_and_ends_with_a_code_for_each_case() {
     assert_eq!(json["errors"], 1);
     assert_eq!(json["warnings"], 2);
 }
+
+#[test]
+fn an_unknown_way_with_duplicates_or_a_default_that_no_pool_may_have_refuses_to_start() {
+    for (args, env, told) in [
+        (
+            &["--operator-duplicate-pools=ignore"][..],
+            None,
+            "operator.duplicatePools: ",
+        ),
+        (
+            &[],
+            Some(("OPERATOR_DUPLICATE_POOLS", "Deny")),
+            "operator.duplicatePools: ",
+        ),
+        (
+            &["--operator-pool-defaults-os-type=solaris"],
+            None,
+            "operator.poolDefaults.osType: ",
+        ),
+    ] {
+        let ended = dry_run(args, &Vec::from_iter(env));
+        assert_eq!(ended.code, 1, "{}", ended.err);
+        assert!(ended.err.contains(told), "{}", ended.err);
+    }
+}

@@ -1,7 +1,7 @@
 //! The versions of our kinds on a real API server: nothing is lost between them, whoever writes.
 
 mod apply;
-mod endpoint;
+pub mod endpoint;
 mod objects;
 mod round_trips;
 
