@@ -64,9 +64,9 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // The longest first: the others run beside it.
     rest::register(&mut suite);
-    at_once::register(&mut suite);
     certificates::register(&mut suite);
     admission::register(&mut suite);
+    at_once::register(&mut suite);
     changes::register(&mut suite);
     comparison::register(&mut suite);
     conversion::register(&mut suite);

@@ -7,7 +7,6 @@ use garm_operator_ground::harness::Suite;
 use garm_operator_ground::proxy::{Fault, Matcher, Release};
 use garm_operator_ground::servers::GarmVersion;
 use garm_operator_ground::{Certificates, Ground};
-use serde_json::json;
 
 use super::{ensure_refused, kubectl, told};
 use crate::documents::join;
@@ -27,6 +26,13 @@ pub fn register(suite: &mut Suite) {
     suite.test("a_verdict_that_needs_an_unknown_store_is_none", store_away);
 }
 
+/// The arguments that merge a change into an object.
+fn patch<'a>(kind: &'a str, name: &'a str, change: &'a str) -> [&'a str; 6] {
+    ["patch", kind, name, "--type=merge", "-p", change]
+}
+
+const NO_FINALIZERS: &str = r#"{"metadata":{"finalizers":null}}"#;
+
 async fn operator_away(ground: &Ground) -> Result<()> {
     let world = World::new(ground, GarmVersion::ALL[1]).await?;
     let mut operator = hooks::start(ground, &world, &world.command(), &[]).await?;
@@ -34,94 +40,86 @@ async fn operator_away(ground: &Ground) -> Result<()> {
     world.wait_ready("pool", "small").await?;
     world.wait_ready("pool", "large").await?;
     operator.terminate(SOON).await?;
+    ensure_old_specs_pass(&world).await?;
+    ensure_new_specs_wait(&world).await?;
 
-    // Labels, status, annotations and finalizers pass.
-    for arguments in [
-        &["label", "pool", "small", "team=a"][..],
-        &["annotate", "repository", "tools", "note=b"],
-        &[
-            "patch",
-            "pool",
-            "small",
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            r#"{"status":{"longRunningIdleRunners":7}}"#,
-        ],
-        &["scale", "pool", "small", "--replicas=2"],
-    ] {
-        world.kubectl(arguments, "").await?;
-    }
-    // A new spec, and a new object, wait.
-    let down = |hook: &str, output: &std::process::Output| {
-        let told = told(output);
-        let name = format!("failed calling webhook \"{hook}.garm-operator.mercedes-benz.com\"");
-        ensure!(!output.status.success() && told.contains(&name), "{told}");
-        Ok(())
-    };
-    let change = [
-        "patch",
-        "pool",
-        "small",
-        "--type=merge",
-        "-p",
-        r#"{"spec":{"flavor":"other"}}"#,
-    ];
-    down("mutate.pool", &kubectl(&world, &change, "").await?)?;
-    let another = join(&[pool(
-        "another",
-        "flavor: b\n  minIdleRunners: 0\n  maxRunners: 1",
-    )]);
-    down("mutate.pool", &kubectl(&world, APPLY, &another).await?)?;
-    let change = [
-        "patch",
-        "repository",
-        "tools",
-        "--type=merge",
-        "-p",
-        r#"{"spec":{"owner":"x"}}"#,
-    ];
-    down("validate.repository", &kubectl(&world, &change, "").await?)?;
-
-    // An Image goes, although a Pool uses it; Pools wait, until somebody takes their finalizers.
+    // An Image goes, although a Pool uses it; a Pool waits, until somebody takes its finalizers.
+    let delete = ["delete", "image", "runner", "--timeout=20s"];
+    world.kubectl(&delete, "").await?;
+    let delete = ["delete", "pool", "large", "--wait=false"];
+    world.kubectl(&delete, "").await?;
     world
-        .kubectl(&["delete", "image", "runner", "--timeout=20s"], "")
-        .await?;
-    world
-        .kubectl(&["delete", "pool", "large", "--wait=false"], "")
-        .await?;
-    let finalizers = json!({"metadata": {"finalizers": null}}).to_string();
-    world
-        .kubectl(
-            &["patch", "pool", "large", "--type=merge", "-p", &finalizers],
-            "",
-        )
+        .kubectl(&patch("pool", "large", NO_FINALIZERS), "")
         .await?;
     world.wait_gone("pool", "large").await?;
 
     // Back again: the Pool without an Image waits, and nothing of it is touched in GARM.
     let id = world.id("pool", "small").await?;
     let operator = world.operator().await?;
+    let (type_, reason) = ("ImageReference", "FetchingImageRefFailed");
     world
-        .wait_condition(
-            "pool",
-            "small",
-            "ImageReference",
-            "False",
-            "FetchingImageRefFailed",
-        )
+        .wait_condition("pool", "small", type_, "False", reason)
         .await?;
-    ensure!(world.garm.api().get(&format!("/pools/{id}")).await?["enabled"] == true);
+    let pool = world.garm.api().get(&format!("/pools/{id}")).await?;
+    ensure!(pool["enabled"] == true, "{pool}");
     world.finish(operator).await?;
 
     // The namespace goes with nobody there, once the finalizers are taken.
-    world
-        .plane
-        .kubectl_ok(
-            &["delete", "namespace", &world.namespace, "--wait=false"],
-            "",
-        )
-        .await?;
+    let delete = ["delete", "namespace", &world.namespace, "--wait=false"];
+    world.plane.kubectl_ok(&delete, "").await?;
+    take_finalizers(&world).await?;
+    let gone = ["wait", "--for=delete", "--timeout=60s", "namespace"];
+    let gone = [&gone[..], &[&world.namespace]].concat();
+    world.plane.kubectl_ok(&gone, "").await?;
+    Ok(())
+}
+
+/// Labels, annotations, status, finalizers and `/scale` pass.
+async fn ensure_old_specs_pass(world: &World<'_>) -> Result<()> {
+    let status = r#"{"status":{"longRunningIdleRunners":7}}"#;
+    let status = [
+        &patch("pool", "small", status)[..],
+        &["--subresource=status"],
+    ]
+    .concat();
+    for arguments in [
+        &["label", "pool", "small", "team=a"][..],
+        &["annotate", "repository", "tools", "note=b"],
+        &patch("repository", "tools", NO_FINALIZERS),
+        &status,
+        &["scale", "pool", "small", "--replicas=2"],
+    ] {
+        world.kubectl(arguments, "").await?;
+    }
+    Ok(())
+}
+
+/// A new spec, and a new object, wait for the operator.
+async fn ensure_new_specs_wait(world: &World<'_>) -> Result<()> {
+    let another = pool("another", "flavor: b\n  minIdleRunners: 0\n  maxRunners: 1");
+    for (arguments, input, hook) in [
+        (
+            &patch("pool", "small", r#"{"spec":{"flavor":"other"}}"#)[..],
+            String::new(),
+            "mutate.pool",
+        ),
+        (APPLY, join(&[another]), "mutate.pool"),
+        (
+            &patch("repository", "tools", r#"{"spec":{"owner":"x"}}"#),
+            String::new(),
+            "validate.repository",
+        ),
+    ] {
+        let output = kubectl(world, arguments, &input).await?;
+        let told = told(&output);
+        let name = format!("failed calling webhook \"{hook}.garm-operator.mercedes-benz.com\"");
+        ensure!(!output.status.success() && told.contains(&name), "{told}");
+    }
+    Ok(())
+}
+
+/// Takes the finalizers of all objects of the namespace, as somebody would who cannot bring the operator back.
+async fn take_finalizers(world: &World<'_>) -> Result<()> {
     for kind in [
         "pool",
         "runner",
@@ -131,8 +129,7 @@ async fn operator_away(ground: &Ground) -> Result<()> {
     ] {
         for object in world.list(kind).await? {
             let name = object["metadata"]["name"].as_str().context("a name")?;
-            let arguments = ["patch", kind, name, "--type=merge", "-p", &finalizers];
-            let output = kubectl(&world, &arguments, "").await?;
+            let output = kubectl(world, &patch(kind, name, NO_FINALIZERS), "").await?;
             // One without finalizers may have gone meanwhile.
             let told = told(&output);
             ensure!(
@@ -141,14 +138,6 @@ async fn operator_away(ground: &Ground) -> Result<()> {
             );
         }
     }
-    let gone = [
-        "wait",
-        "--for=delete",
-        "--timeout=60s",
-        "namespace",
-        &world.namespace,
-    ];
-    world.plane.kubectl_ok(&gone, "").await?;
     Ok(())
 }
 
@@ -169,7 +158,7 @@ async fn terminating(ground: &Ground) -> Result<()> {
     world.kubectl(&["label", "pool", "bad", "a=b"], "").await?;
     ensure_refused(
         &world,
-        &["patch", "pool", "bad", "--type=merge", "-p", r#"{"spec":{"flavor":"b"}}"#],
+        &patch("pool", "bad", r#"{"spec":{"flavor":"b"}}"#),
         &[],
         "The Pool \"bad\" is invalid: spec.extraSpecs: Invalid value: is not JSON: EOF while parsing an object at line 1 column 1",
     )
@@ -179,11 +168,9 @@ async fn terminating(ground: &Ground) -> Result<()> {
         .await?;
     for change in [
         r#"{"spec":{"flavor":"b","providerName":"other"}}"#,
-        r#"{"metadata":{"finalizers":null}}"#,
+        NO_FINALIZERS,
     ] {
-        world
-            .kubectl(&["patch", "pool", "bad", "--type=merge", "-p", change], "")
-            .await?;
+        world.kubectl(&patch("pool", "bad", change), "").await?;
     }
     world.wait_gone("pool", "bad").await?;
     world.finish(operator).await

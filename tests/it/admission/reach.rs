@@ -93,13 +93,12 @@ async fn old_version(ground: &Ground) -> Result<()> {
 }
 
 async fn shipped(ground: &Ground) -> Result<()> {
-    let plane = ground.control_plane().await?;
-    let place = Place::new(plane).await?;
+    let place = Place::new(ground.control_plane().await?).await?;
     // The namespace of the Service is that of the installation; all the rest is as shipped.
     for file in garm_operator::generate::webhooks::files()? {
         let text = file.text.replace("garm-operator-system", &place.namespace);
         let apply = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
-        let said = plane.kubectl_ok(&apply, &text).await?;
+        let said = place.plane.kubectl_ok(&apply, &text).await?;
         ensure!(said.lines().count() == 3, "{said}");
     }
     Ok(())
