@@ -114,14 +114,19 @@ fn sources(matches: &ArgMatches, env: Vec<(OsString, OsString)>) -> Result<Sourc
 
 /// Prints or writes generated files.
 fn generate(matches: &ArgMatches) -> anyhow::Result<()> {
-    let Some(("crds", matches)) = matches.subcommand() else {
-        return Ok(());
+    let (mut files, matches) = match matches.subcommand() {
+        Some(("crds", matches)) => (generate::crds::files()?, matches),
+        Some(("webhooks", matches)) => (generate::webhooks::files()?, matches),
+        _ => return Ok(()),
     };
-    let files = generate::crds::files()?;
-    match matches.get_one::<PathBuf>("out") {
-        Some(folder) => generate::write(folder, &files),
-        None => Ok(generate::print(io::stdout().lock(), &files)?),
+    if let Some(folder) = matches.get_one::<PathBuf>("out") {
+        return generate::write(folder, &files);
     }
+    // Of the webhooks there are two sorts, of which a cluster has one.
+    if let Ok(Some(wanted)) = matches.try_get_one::<bool>("cert-manager") {
+        files.retain(|file| file.name.contains("cert-manager") == *wanted);
+    }
+    Ok(generate::print(io::stdout().lock(), &files)?)
 }
 
 /// Judges manifests and prints what was found: findings on standard output, what cannot be read and the sum on standard error.
@@ -181,12 +186,15 @@ fn exit_code(code: u8) -> ExitCode {
 fn command() -> Command {
     let crds = Command::new("crds")
         .about("Print the CustomResourceDefinitions, or write them into a folder")
+        .arg(out("folder to write to, one file for each kind"));
+    let webhooks = Command::new("webhooks")
+        .about("Print the webhook configurations and their Service, or write them into a folder")
+        .arg(out("folder to write to, one file with and one without cert-manager"))
         .arg(
-            Arg::new("out")
-                .long("out")
-                .value_name("DIR")
-                .value_parser(value_parser!(PathBuf))
-                .help("folder to write to, one file for each kind"),
+            Arg::new("cert-manager")
+                .long("cert-manager")
+                .action(ArgAction::SetTrue)
+                .help("let cert-manager fill in the CA certificates; without it the operator does, or you"),
         );
     let validate = Command::new("validate")
         .about("Judge manifests without a cluster, as admission would")
@@ -229,9 +237,18 @@ fn command() -> Command {
         .arg(yes_or_no("dry-run").require_equals(true)
                 .value_parser(truth).help("print the configuration with the source of each value, and exit"))
         .arg(Arg::new("timings-scale").long("timings-scale").hide(true).value_parser(value_parser!(f64)))
-        .subcommand(Command::new("generate").about("Write files that follow from the code").subcommand_required(true).subcommand(crds))
+        .subcommand(Command::new("generate").about("Write files that follow from the code").subcommand_required(true).subcommand(crds).subcommand(webhooks))
         .subcommand(validate)
         .subcommand(Command::new("version").about("Print the version"))
+}
+
+/// Makes the option of where to write to.
+fn out(help: &'static str) -> Arg {
+    Arg::new("out")
+        .long("out")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .help(help)
 }
 
 /// Makes the flag of a setting. It has no default here: one not given must not beat the environment.

@@ -345,24 +345,32 @@ fn no_password_is_ever_shown() {
 }
 
 #[test]
-fn crds_are_printed_or_written_as_committed() {
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
-    let printed = call(&["generate", "crds"], &[]);
-    assert_eq!(printed.code, 0);
-    let folder = Folder::new("crds");
-    let out = folder.0.join("new/crds");
-    assert_eq!(
-        call(&["generate", "crds", "--out", out.to_str().unwrap()], &[]).code,
-        0
-    );
-    for entry in std::fs::read_dir(committed).unwrap() {
-        let entry = entry.unwrap();
-        let text = std::fs::read_to_string(entry.path()).unwrap();
-        assert!(printed.out.contains(&text), "{:?}", entry.file_name());
-        assert_eq!(
-            std::fs::read_to_string(out.join(entry.file_name())).unwrap(),
-            text
-        );
+fn generated_files_are_printed_or_written_as_committed() {
+    for (what, options) in [
+        ("crds", &[&[][..]][..]),
+        ("webhooks", &[&[][..], &["--cert-manager"]]),
+    ] {
+        let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join(what);
+        let mut printed = String::new();
+        for options in options {
+            let ended = call(&[&["generate", what], *options].concat(), &[]);
+            assert_eq!(ended.code, 0);
+            printed += &ended.out;
+        }
+        let folder = Folder::new(what);
+        let out = folder.0.join("new").join(what);
+        let out = out.to_str().unwrap();
+        assert_eq!(call(&["generate", what, "--out", out], &[]).code, 0);
+        let mut length = 0;
+        for entry in std::fs::read_dir(committed).unwrap() {
+            let entry = entry.unwrap();
+            let text = std::fs::read_to_string(entry.path()).unwrap();
+            assert!(printed.contains(&text), "{:?}", entry.file_name());
+            let written = std::fs::read_to_string(Path::new(out).join(entry.file_name()));
+            assert_eq!(written.unwrap(), text);
+            length += text.len() + "---\n".len();
+        }
+        assert_eq!(printed.len(), length, "each file once");
     }
 }
 
@@ -422,4 +430,29 @@ fn validate_tells_findings_by_line_and_ends_with_a_code_for_each_case() {
     assert_eq!((ended.code, &json["objects"]), (2, &3.into()));
     assert_eq!(json["errors"], 1);
     assert_eq!(json["warnings"], 2);
+}
+
+#[test]
+fn an_unknown_way_with_duplicates_or_a_default_that_no_pool_may_have_refuses_to_start() {
+    for (args, env, told) in [
+        (
+            &["--operator-duplicate-pools=ignore"][..],
+            None,
+            "operator.duplicatePools: ",
+        ),
+        (
+            &[],
+            Some(("OPERATOR_DUPLICATE_POOLS", "Deny")),
+            "operator.duplicatePools: ",
+        ),
+        (
+            &["--operator-pool-defaults-os-type=solaris"],
+            None,
+            "operator.poolDefaults.osType: ",
+        ),
+    ] {
+        let ended = dry_run(args, &Vec::from_iter(env));
+        assert_eq!(ended.code, 1, "{}", ended.err);
+        assert!(ended.err.contains(told), "{}", ended.err);
+    }
 }

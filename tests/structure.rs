@@ -14,7 +14,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("garm", &[]),
     ("runtime", &["telemetry", "api::meta"]),
     ("telemetry", &["config"]),
-    ("server", &["telemetry", "config"]),
+    // Who manages its own certificate writes to the cluster, as the leader.
+    (
+        "server",
+        &["telemetry", "config", "api::install", "runtime"],
+    ),
     // The connection's times and the rules' own settings are part of the configuration.
     ("config", &["garm", "domain"]),
     (

@@ -1,7 +1,7 @@
 //! The table of admission webhooks: what the server answers and what the webhook configurations say of it, once.
 
 /// A kind of request.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
     /// A new object.

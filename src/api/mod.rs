@@ -6,6 +6,7 @@
 pub mod condition;
 pub mod convert;
 pub mod event;
+pub mod install;
 pub mod meta;
 pub mod refs;
 mod schema;

@@ -358,6 +358,15 @@ impl Reader<'_> {
         let ca_lifetime = self.duration("operator.webhookCaLifetime", long.clone());
         let cert_lifetime = self.duration("operator.webhookCertLifetime", long.clone());
         let ca_step = self.duration("operator.webhookCaStep", long);
+        if let (Some(life), Some(step)) = (ca_lifetime, ca_step)
+            && step > life / 4
+        {
+            self.refuse(
+                "operator.webhookCaStep",
+                "is more than a quarter of operator.webhookCaLifetime, so that a CA could end before the next one is known",
+            );
+            return None;
+        }
         Some(WebhookConfig {
             bind_address: bind_address?,
             certs: certs?,

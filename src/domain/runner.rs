@@ -270,6 +270,57 @@ mod tests {
     }
 
     #[test]
+    fn scale_down_of_the_oldest_by_number_and_minimum() {
+        let names: Vec<Instance> = (0..5)
+            .map(|n| instance(&format!("r{n}"), "running", "idle"))
+            .collect();
+        // Seconds since when each is idle; old is what is older than 100 s at second 1000.
+        for (since, minimum, removed, old) in [
+            (&[][..], 0, 0, 0),
+            (&[990, 995], 0, 0, 0),
+            (&[10, 20, 30], 0, 3, 3),
+            (&[10, 20, 30, 40], 2, 2, 4),
+            (&[10], 2, 0, 1),
+            (&[10], 0, 1, 1),
+            (&[10, 20, 30], 4, 0, 3),
+            (&[10, 20, 30], 2, 1, 3),
+            (&[10, 20, 990], 0, 2, 2),
+            // One young and three old ones, of which two have to stay.
+            (&[10, 20, 30, 990], 2, 2, 3),
+        ] {
+            let idle = names.iter().zip(since);
+            let idle = idle.map(|(instance, since)| Standing {
+                instance,
+                since: at(*since),
+            });
+            let got = scale_down(
+                &idle.collect::<Vec<_>>(),
+                minimum,
+                Duration::from_secs(100),
+                at(1000),
+            );
+            let oldest: Vec<String> = (0..removed).map(|n| format!("r{n}")).collect();
+            assert_eq!(
+                (got.remove, got.long_running),
+                (oldest, old),
+                "{since:?} {minimum}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_idle_runners_are_idle() {
+        for (runner, idle) in [
+            ("idle", true),
+            ("active", false),
+            ("installing", false),
+            ("", false),
+        ] {
+            assert_eq!(is_idle(&instance("a", "running", runner)), idle, "{runner}");
+        }
+    }
+
+    #[test]
     fn a_runner_that_leaves_does_not_make_another_one_superfluous() {
         for status in [
             "pending_delete",

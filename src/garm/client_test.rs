@@ -1,6 +1,7 @@
 //! How calls are made, against a server that answers what GARM answers in moments that are hard to bring about.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -67,6 +68,13 @@ async fn serve(
 }
 
 async fn start(answers: impl IntoIterator<Item = (u16, &'static str)>) -> (Client, Shared) {
+    start_with(answers, Permit::default()).await
+}
+
+async fn start_with(
+    answers: impl IntoIterator<Item = (u16, &'static str)>,
+    permit: Permit,
+) -> (Client, Shared) {
     // Another test may have been faster.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let script = Shared::default();
@@ -90,7 +98,7 @@ async fn start(answers: impl IntoIterator<Item = (u16, &'static str)>) -> (Clien
         ca_file: None,
         timings,
         poll_instances: false,
-        permit: Permit::default(),
+        permit,
     };
     (
         Client::new(Arc::new(settings), Arc::new(NoObserver)),
@@ -117,6 +125,20 @@ async fn many_calls_share_one_login_and_one_renewal() {
     script.lock().unwrap().oldest_token = 2;
     assert!(calls(50).await.iter().all(Result::is_ok));
     assert_eq!(asked(&script, "login"), 2);
+}
+
+#[tokio::test]
+async fn a_request_that_may_not_begin_is_neither_sent_nor_failed() {
+    // The login may, and the call after it; the one after that may not.
+    let asked_for = AtomicUsize::new(0);
+    let permit = Permit::new(move || asked_for.fetch_add(1, Ordering::SeqCst) < 2);
+    let (client, script) = start_with([], permit).await;
+    assert!(client.pool("p").await.is_ok());
+    let held = tokio::time::timeout(Duration::from_millis(20), client.pool("q")).await;
+    assert!(held.is_err(), "it ended");
+    let socket = tokio::time::timeout(Duration::from_millis(20), client.http.socket()).await;
+    assert!(socket.is_err(), "the socket may be dialled");
+    assert_eq!(asked(&script, "pools"), 1);
 }
 
 #[tokio::test]

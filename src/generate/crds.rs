@@ -12,6 +12,7 @@ use kube::CustomResourceExt;
 use serde_json::Value;
 
 use super::File;
+use crate::api::install::{PREFIX, webhook_service};
 use crate::api::v1alpha1;
 use crate::api::v1beta1::{
     Enterprise, GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Organization, Pool,
@@ -83,7 +84,7 @@ fn with_old(
 /// without: the API server renames the version by itself.
 fn by_webhook(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let service = ServiceReference {
-        name: "garm-operator-webhook-service".to_owned(),
+        name: webhook_service(PREFIX),
         namespace: "garm-operator-system".to_owned(),
         path: Some("/convert".to_owned()),
         port: None,

@@ -1,6 +1,7 @@
 //! Writes the deployable files that follow from the code. A test fails when a committed file differs.
 
 pub mod crds;
+pub mod webhooks;
 
 use std::{io, path::Path};
 

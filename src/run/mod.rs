@@ -5,6 +5,7 @@
 mod leader;
 mod serve;
 mod watches;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,19 +65,31 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     // Probes and metrics outlive the work, so that a stopping process still answers.
     let serving = CancellationToken::new();
     let hubs = watches::start(&kube, &config, &registry, &stop);
-    let mut webhooks = JoinSet::new();
+    let mut parts = Parts::new();
     let admission = Arc::new(Admission::new(hubs.clone(), Settings::new(&config)));
     let router = Arc::clone(&admission).router(&registry);
-    webhooks.spawn({
+    parts.spawn({
         let stop = stop.clone();
-        async move { admission.run(&stop).await }
+        async move {
+            admission.run(&stop).await;
+            Ok(())
+        }
     });
-    let ready = serve::webhooks(&config, &registry, router, &stop, &mut webhooks).await?;
+    let webhooks = webhooks::open(&config, router, &stop, &mut parts).await?;
+    let ready = webhooks.as_ref().map(|webhooks| webhooks.check(&stop));
     let servers = serve::probes_and_metrics(&config, &registry, &hubs, ready, &serving).await?;
     tokio::spawn(warn_of_missing_crds(kube.clone()));
 
-    let mut parts = Parts::new();
     let leadership = stand(&kube, &config, &registry, &stop, &mut parts);
+    if let Some(webhooks) = webhooks {
+        let process = webhooks::Process {
+            kube: &kube,
+            config: &config,
+            registry: &registry,
+            stop: &stop,
+        };
+        webhooks.keep_certificate(&process, &leadership, &mut parts);
+    }
     let leader = Leader::new(kube, config.clone(), registry, hubs)?;
     parts.spawn(lead(
         leader,
@@ -87,13 +100,13 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let ended = first_end(&mut parts, &stop).await;
     stop.cancel();
     // Each has a deadline of its own; none is waited for beyond the sum of these.
-    let _ = tokio::time::timeout(config.timings.shutdown_drop * 3, async {
+    let webhook = config.timings.webhook;
+    let patience = (config.timings.shutdown_drop * 3).max(webhook.serve_on + webhook.drain);
+    let _ = tokio::time::timeout(patience, async {
         while parts.join_next().await.is_some() {}
     })
     .await;
     parts.shutdown().await;
-    // They serve on for a moment and then let requests end; both have deadlines.
-    while webhooks.join_next().await.is_some() {}
     serving.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), servers.join_all()).await;
     tracing::info!("stopped");

@@ -1,65 +1,16 @@
-//! The ports of the process, which every replica serves.
+//! The ports for probes and metrics, which every replica serves.
 
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use axum::Router;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, WebhookCerts};
+use crate::config::Config;
 use crate::controllers::Hubs;
-use crate::server::certs::Files;
 use crate::server::health::{Check, Probes};
-use crate::server::tls::{self, ServerCertificate};
 use crate::server::{self, metrics};
 use crate::telemetry::metrics::Metrics;
-
-/// Opens the webhook port, serves `router` there and keeps its certificate. Answers the check whether it is ready; `None` when it is switched
-/// off.
-///
-/// All replicas do so, whoever leads: the API server asks any of them.
-pub(super) async fn webhooks(
-    config: &Config,
-    registry: &Arc<Metrics>,
-    router: Router,
-    stop: &CancellationToken,
-    tasks: &mut JoinSet<()>,
-) -> anyhow::Result<Option<Check>> {
-    let (settings, times) = (&config.operator.webhook, config.timings.webhook);
-    let bound = server::bind(&settings.bind_address).await;
-    let Some(listener) = bound.context("operator.webhookBindAddress")? else {
-        return Ok(None);
-    };
-    let certificate = Arc::new(ServerCertificate::default());
-    let shown = Arc::clone(&certificate);
-    match settings.certs {
-        WebhookCerts::Files => {
-            let files = Files::new(&settings.cert_dir, shown, Arc::clone(registry));
-            tasks.spawn(files.run(times.files_poll, stop.clone()));
-        }
-        WebhookCerts::SelfManaged => {}
-    }
-    let listening = tls::serve(
-        listener,
-        router,
-        Arc::clone(&certificate),
-        times,
-        stop.clone(),
-    );
-    tasks.spawn(async move {
-        if let Err(error) = listening.await {
-            tracing::error!(listener = "webhook", %error, "listener failed");
-        }
-    });
-    let stop = stop.clone();
-    Ok(Some(Box::new(move || {
-        if stop.is_cancelled() {
-            return Err("stopping".to_owned());
-        }
-        certificate.check()
-    })))
-}
 
 /// Opens the probe and metrics ports and serves them. Ready is who serves webhooks, where they are switched on; nothing else is waited for.
 pub(super) async fn probes_and_metrics(

@@ -1,4 +1,4 @@
-//! Two Pools of a namespace that want the same: refused, warned of or let pass, and what shows of those that slipped through.
+//! Equal Pools that slipped through: both work, and the younger shows it as long as it is so.
 
 use anyhow::{Result, ensure};
 use garm_operator_ground::Ground;
@@ -6,9 +6,8 @@ use garm_operator_ground::harness::Suite;
 use garm_operator_ground::servers::GarmVersion;
 use serde_json::{Value, json};
 
-use crate::world::{World, condition, image, message, pool};
-
-const DUPLICATE: &str = "DuplicatePoolFound";
+use crate::equal_pools::{DUPLICATE, twin};
+use crate::world::{World, condition, image, message};
 
 /// Registers the tests of this module.
 pub fn register(suite: &mut Suite) {
@@ -20,12 +19,6 @@ pub fn register(suite: &mut Suite) {
         "images_that_get_one_tag_make_their_pools_duplicates_until_they_part",
         by_image,
     );
-}
-
-/// A Pool that is the same as all others made so, whatever its name.
-fn twin(name: &str) -> String {
-    pool("twin", "flavor: tiny\n  minIdleRunners: 0\n  maxRunners: 2")
-        .replace("name: twin}", &format!("name: {name}}}"))
 }
 
 /// Starts the operator on a namespace in which a Pool needs nothing more to work.

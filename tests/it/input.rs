@@ -110,6 +110,12 @@ async fn pools(ground: &Ground, version: GarmVersion) -> Result<()> {
             "spec.tags",
         ),
         (
+            "stray",
+            "kind: Repository, name: tools",
+            "kind: Image, name: runner",
+            "spec.githubScopeRef.kind",
+        ),
+        (
             "garbled",
             "flavor: bad",
             "flavor: bad\n  extraSpecs: '{'",

@@ -141,30 +141,34 @@ async fn wait_replaced(world: &World<'_>, old: &Value) -> Result<Value> {
     Ok(found[0].clone())
 }
 
-async fn late_lists(ground: &Ground, version: GarmVersion) -> Result<()> {
-    let world = World::new(ground, version).await?;
-    let operator = world.settled_operator(&world.command()).await?;
+/// Holds back the next list of this route, which the operator makes after a cut; waits until GARM has answered it.
+async fn hold(world: &World<'_>, route: &str) -> Result<Release> {
     let proxy = world.garm.proxy();
-
-    // A runner goes and another one comes while a list of before is on its way.
     let release = Release::new();
-    let held = proxy.rule(
-        Matcher::route("GET /instances").times(1),
-        Fault::HoldAnswer(release.clone()),
-    );
+    let next = Matcher::route(route).times(1);
+    let held = proxy.rule(next, Fault::HoldAnswer(release.clone()));
     proxy.drop_sockets();
     world
         .wait_for("the list is held", || held.hits() == 1)
         .await?;
-    // It is held once GARM has answered it, which takes a moment.
+    // The answer is held, which is not seen from here.
     tokio::time::sleep(Duration::from_millis(500)).await;
+    Ok(release)
+}
+
+async fn late_lists(ground: &Ground, version: GarmVersion) -> Result<()> {
+    let world = World::new(ground, version).await?;
+    let operator = world.settled_operator(&world.command()).await?;
+
+    // A runner goes and another one comes while a list of before is on its way.
+    let list = hold(&world, "GET /instances").await?;
     let old = runner_of(&world, "small").await?;
     remove(&world, text(&old["status"]["name"])?).await?;
     let new = wait_replaced(&world, &old).await?;
     // Counts are written at most once in 5 s.
     world.wait_counted().await?;
     let mark = world.mark();
-    release.release();
+    list.release();
     world.wait_calm(Duration::from_secs(3)).await?;
     let writes = told(&world.kube_writes(mark));
     ensure!(writes.is_empty(), "the old list made {writes:#?}");
@@ -173,43 +177,22 @@ async fn late_lists(ground: &Ground, version: GarmVersion) -> Result<()> {
     wait_truth(&world).await?;
 
     // A pool is changed meanwhile, and another one is made.
-    let release = Release::new();
-    let held = proxy.rule(
-        Matcher::route("GET /pools").times(1),
-        Fault::HoldAnswer(release.clone()),
-    );
     let mark = world.mark();
-    proxy.drop_sockets();
-    world
-        .wait_for("the list is held", || held.hits() == 1)
-        .await?;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    let list = hold(&world, "GET /pools").await?;
     world
         .change("pool", "small", json!({"spec": {"maxRunners": 5}}))
         .await?;
-    world
-        .apply(&[pool(
-            "third",
-            "flavor: third\n  minIdleRunners: 0\n  maxRunners: 1",
-        )])
-        .await?;
+    let third = "flavor: third\n  minIdleRunners: 0\n  maxRunners: 1";
+    world.apply(&[pool("third", third)]).await?;
     world.wait_ready("pool", "third").await?;
-    release.release();
+    list.release();
     world.wait_calm(Duration::from_secs(3)).await?;
     world.wait_ready("pool", "third").await?;
     let writes = world.garm_writes(mark);
     let mut routes: Vec<&str> = writes.iter().map(|write| write.route.as_str()).collect();
     routes.sort_unstable();
-    ensure!(
-        routes
-            == [
-                "POST /repositories/{id}/pools",
-                "PUT /pools/{id}",
-                "PUT /pools/{id}"
-            ],
-        "{:#?}",
-        told(&writes)
-    );
+    let (post, put) = ("POST /repositories/{id}/pools", "PUT /pools/{id}");
+    ensure!(routes == [post, put, put], "{:#?}", told(&writes));
     world.finish(operator).await
 }
 
@@ -267,8 +250,14 @@ async fn shuffled(ground: &Ground, version: GarmVersion) -> Result<()> {
         );
     }
 
-    // Many differing ones about one object are one doubt.
-    let runner = runner_of(&world, "large").await?;
+    flood(&world).await?;
+    wait_truth(&world).await?;
+    world.finish(operator).await
+}
+
+/// Many differing events about one object are one doubt.
+async fn flood(world: &World<'_>) -> Result<()> {
+    let runner = runner_of(world, "large").await?;
     let name = text(&runner["status"]["name"])?;
     let real = world.garm.api().get(&format!("/instances/{name}")).await?;
     let mark = world.mark();
@@ -276,7 +265,8 @@ async fn shuffled(ground: &Ground, version: GarmVersion) -> Result<()> {
         let mut payload = real.clone();
         payload["os_version"] = format!("untrue-{number}").into();
         let event = json!({"entity-type": "instance", "operation": "update", "payload": payload});
-        proxy.slip_frame(Frame::Text(without_time(&event.to_string())));
+        let event = without_time(&event.to_string());
+        world.garm.proxy().slip_frame(Frame::Text(event));
     }
     let reads = || world.garm_count(mark, "GET /instances/{name}");
     world
@@ -284,6 +274,5 @@ async fn shuffled(ground: &Ground, version: GarmVersion) -> Result<()> {
         .await?;
     world.wait_calm(Duration::from_secs(2)).await?;
     ensure!(reads() <= 5, "{} reads", reads());
-    wait_truth(&world).await?;
-    world.finish(operator).await
+    Ok(())
 }

@@ -33,6 +33,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("a_lease_deleted_by_hand_stays_with_its_holder", deleted);
     suite.test("a_leader_cut_off_stops_and_comes_back", cut_off);
     suite.test("a_lease_that_may_not_be_used_is_told_once", forbidden);
+    suite.test("rights_to_one_lease_by_name_are_enough", few_rights);
 }
 
 const LEASE: &str = "b608d8b3.mercedes-benz.com";
@@ -519,4 +520,65 @@ async fn forbidden(ground: &Ground) -> Result<()> {
         "its return is not told"
     );
     world.finish(replica.operator).await
+}
+
+/// What the operator's own namespace has to grant.
+const RIGHTS: &str = r"
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: operator}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: leader-election}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [b608d8b3.mercedes-benz.com], verbs: [get, update, watch]}
+- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: leader-election}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leader-election}
+subjects: [{kind: ServiceAccount, name: operator}]
+";
+
+async fn few_rights(ground: &Ground) -> Result<()> {
+    let world = World::new(ground, GarmVersion::V0_2_1).await?;
+    world.kubectl(&["apply", "-f", "-"], RIGHTS).await?;
+    let token = world.kubectl(&["create", "token", "operator"], "").await?;
+    let mut replicas = Vec::new();
+    for leads in [true, false] {
+        let kube = world.plane.proxy_as(token.trim()).await?;
+        let replica = Replica::start_by(&world, kube).await?;
+        if leads {
+            replica.wait_leads(true).await?;
+        } else {
+            replica.wait_log("another replica leads").await?;
+            poll_until(SOON, "it watches the Lease", async || {
+                let requests = replica.kube.requests();
+                let watches = |one: &&Recorded| {
+                    one.path.contains("/leases") && one.query.contains("watch=true")
+                };
+                let statuses: Vec<_> = requests
+                    .iter()
+                    .filter(watches)
+                    .map(|one| one.status)
+                    .collect();
+                Ok(Seen::when(statuses, |all| all.contains(&Some(200))).map(drop))
+            })
+            .await?;
+        }
+        replicas.push(replica);
+    }
+    for replica in replicas {
+        let mut refused = replica.kube.requests();
+        refused.retain(|one| {
+            let is_ours = one.path.contains("/leases") || one.path.contains("/events");
+            is_ours && one.status == Some(403)
+        });
+        ensure!(refused.is_empty(), "{:?}", told(&refused));
+        world.finish(replica.operator).await?;
+    }
+    Ok(())
 }

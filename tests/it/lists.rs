@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use garm_operator_ground::Ground;
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Seen, poll_until};
-use garm_operator_ground::proxy::{Fault, Matcher};
+use garm_operator_ground::proxy::{Fault, Matcher, Rule};
 use garm_operator_ground::servers::GarmVersion;
 use http::{Method, StatusCode};
 use serde_json::Value;
@@ -124,6 +124,41 @@ fn turned(name: &str) -> String {
     name.chars().map(turn).collect()
 }
 
+/// Has an instance appear under another name in all that the operator sees. It can be read by that name until the rule is removed, and a
+/// request to delete it does nothing.
+async fn disguise(world: &World<'_>, from: &str, to: &str) -> Result<Rule> {
+    let proxy = world.garm.proxy();
+    let path = format!("/instances/{to}");
+    let instance = world.garm.api().get(&format!("/instances/{from}")).await?;
+    let unknown = Fault::garm_error(StatusCode::NOT_FOUND, "Not Found", "");
+    let real = format!("/instances/{from}");
+    proxy.rule(
+        Matcher::any().method(Method::GET).path_contains(&real),
+        unknown,
+    );
+    let (from, to) = (from.to_owned(), to.to_owned());
+    let rename = move |text: &str| text.replace(&from, &to);
+    let answer = |body: String| Fault::Status {
+        code: StatusCode::OK,
+        body,
+        content_type: "application/json".to_owned(),
+        headers: Vec::new(),
+    };
+    let own = |method| Matcher::any().method(method).path_contains(&path);
+    let found = proxy.rule(own(Method::GET), answer(rename(&instance.to_string())));
+    proxy.rule(own(Method::DELETE), answer(String::new()));
+    let lists = Matcher::any()
+        .method(Method::GET)
+        .path_contains("/instances");
+    let in_lists = {
+        let rename = rename.clone();
+        move |body: axum::body::Bytes| rename(&String::from_utf8_lossy(&body)).into()
+    };
+    proxy.rule(lists, Fault::Rewrite(Arc::new(in_lists)));
+    proxy.edit_frames(move |text| vec![rename(&text)]);
+    Ok(found)
+}
+
 async fn equal_names(ground: &Ground) -> Result<()> {
     // Only this version gives names of mixed case; of which no two would be equal in a test's time, so the proxy makes them.
     let world = World::new(ground, GarmVersion::V0_1_5).await?;
@@ -136,42 +171,9 @@ async fn equal_names(ground: &Ground) -> Result<()> {
     let runners = world.list("runners").await?;
     let first = instance(&runners, "small")?;
     let second = turned(&first);
-    let real = instance(&runners, "large")?;
+    let large = instance(&runners, "large")?;
     world.finish(operator).await?;
-    let proxy = world.garm.proxy();
-    let (from, to) = (real.clone(), second.clone());
-    let rename = move |text: &str| text.replace(&from, &to);
-    let body = {
-        let rename = rename.clone();
-        move |body: axum::body::Bytes| rename(&String::from_utf8_lossy(&body)).into()
-    };
-    let own = format!("/instances/{second}");
-    let answer = world.garm.api().get(&format!("/instances/{real}")).await?;
-    let found = Fault::Status {
-        code: StatusCode::OK,
-        body: rename(&answer.to_string()),
-        content_type: "application/json".to_owned(),
-        headers: Vec::new(),
-    };
-    let read = proxy.rule(
-        Matcher::any().method(Method::GET).path_contains(&own),
-        found,
-    );
-    let taken = Fault::Status {
-        code: StatusCode::OK,
-        body: String::new(),
-        content_type: "application/json".to_owned(),
-        headers: Vec::new(),
-    };
-    proxy.rule(
-        Matcher::any().method(Method::DELETE).path_contains(&own),
-        taken,
-    );
-    let lists = Matcher::any()
-        .method(Method::GET)
-        .path_contains("/instances");
-    proxy.rule(lists, Fault::Rewrite(Arc::new(body)));
-    proxy.edit_frames(move |text| vec![rename(&text)]);
+    let disguise = disguise(&world, &large, &second).await?;
 
     let operator = world.operator().await?;
     let runners = poll_until(SOON, "an object for each", async || {
@@ -206,8 +208,8 @@ async fn equal_names(ground: &Ground) -> Result<()> {
     world
         .wait_for("the second is asked for", || asked(&second) == 1)
         .await?;
-    read.remove();
-    let path = format!("/instances/{real}");
+    disguise.remove();
+    let path = format!("/instances/{large}");
     world.garm.api().call("DELETE", &path, &Value::Null).await?;
     world.wait_gone("runner", &of_second).await?;
     ensure!(asked(&first) == 0 && world.get("runner", &of_first).await?.is_some());

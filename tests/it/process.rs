@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use garm_operator_ground::Ground;
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Seen, poll_until};
@@ -14,6 +14,7 @@ use crate::world::{SOON, World};
 /// Registers the tests of this module.
 pub fn register(suite: &mut Suite) {
     suite.test_on_each_garm("probes_and_metrics_answer", probes_and_metrics);
+    suite.test_on_each_garm("metrics_follow_the_token", token_metrics);
     suite.test(
         "a_stop_does_not_wait_for_a_call_that_hangs",
         stop_amid_a_call,
@@ -95,4 +96,45 @@ async fn json_logs(ground: &Ground) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The value of a metric with these labels beside the constant one.
+fn metric(text: &str, name: &str, labels: &str) -> Option<f64> {
+    let start = format!("{name}{{controller=\"garm_operator\"{labels}}} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&start))?;
+    line.parse().ok()
+}
+
+async fn token_metrics(ground: &Ground, version: GarmVersion) -> Result<()> {
+    let world = World::new(ground, version).await?;
+    let operator = world.settled_operator(&world.command()).await?;
+    let expiry = "garm_operator_client_jwt_expiration_timestamp_seconds";
+    let total = "garm_operator_client_api_requests_total";
+    let errors = "garm_operator_client_api_requests_errors_total";
+    let before = operator.metrics().await?;
+    let first = metric(&before, expiry, "").context("no expiry")?;
+    let now = jiff::Timestamp::now().as_second();
+    // A token lives for a day.
+    let day = (23 * 3600)..=(25 * 3600);
+    #[expect(clippy::cast_possible_truncation, reason = "whole seconds")]
+    let left = first as i64 - now;
+    ensure!(day.contains(&left), "{left} s left");
+    ensure!(metric(&before, errors, ",method=\"client.Unauthenticated\"").is_none());
+
+    world.garm.drop_tokens().await?;
+    world
+        .change(
+            "pool",
+            "small",
+            serde_json::json!({"spec": {"maxRunners": 5}}),
+        )
+        .await?;
+    let after = operator.metrics().await?;
+    let second = metric(&after, expiry, "").context("no expiry")?;
+    ensure!(second > first, "{second} after {first}");
+    let logins = metric(&after, total, ",method=\"Login\"");
+    ensure!(logins == Some(2.0), "{logins:?} logins");
+    let refused = metric(&after, errors, ",method=\"client.Unauthenticated\"");
+    ensure!(refused.is_some_and(|refused| refused >= 1.0), "{refused:?}");
+    world.finish(operator).await
 }

@@ -21,7 +21,9 @@ pub fn register(suite: &mut Suite) {
         "credentials_that_garm_keeps_are_tried_rarely",
         kept_credentials,
     );
-    suite.test("a_long_page_or_story_is_told_once_and_short", long_words);
+    suite.test("a_long_page_is_told_once_and_short", long_words);
+    suite.test("a_long_story_is_told_as_far_as_there_is_room", long_story);
+    suite.test_on_each_garm("a_refused_change_leaves_what_is_known", refused_changes);
     suite.test("a_wait_for_an_id_costs_a_pass_per_resync", waiting_for_id);
 }
 
@@ -146,7 +148,15 @@ async fn long_words(ground: &Ground) -> Result<()> {
         ensure!(note.len() <= 1024, "a note of {} bytes", note.len());
     }
 
-    // A story of a pool manager is told as far as there is room.
+    world.finish(operator).await
+}
+
+async fn long_story(ground: &Ground) -> Result<()> {
+    let world = World::new(ground, GarmVersion::V0_2_1).await?;
+    let command = world.command().argument("--timings-scale=0.02");
+    let operator = world.settled_operator(&command).await?;
+    let proxy = world.garm.proxy();
+    let long = "ü".repeat(30_000);
     let fails = move |body: axum::body::Bytes| {
         let Ok(mut list) = serde_json::from_slice::<Value>(&body) else {
             return body;
@@ -161,7 +171,7 @@ async fn long_words(ground: &Ground) -> Result<()> {
         Matcher::route("GET /repositories"),
         Fault::Rewrite(Arc::new(fails)),
     );
-    // Whatever is read of it by its id says the same.
+    // What is read of it by its id would say otherwise.
     proxy.rule(
         Matcher::route("GET /repositories/{id}"),
         Fault::garm_error(StatusCode::INTERNAL_SERVER_ERROR, "Server error", "busy"),
@@ -226,5 +236,78 @@ async fn waiting_for_id(ground: &Ground) -> Result<()> {
     }
     refused.remove();
     world.wait_all_ready().await?;
+    world.finish(operator).await
+}
+
+async fn refused_changes(ground: &Ground, version: GarmVersion) -> Result<()> {
+    let world = World::new(ground, version).await?;
+    let operator = world.operator().await?;
+    let url = world.garm.direct_url();
+    let mut documents = world.manifests()[..5].to_vec();
+    documents.push(format!(
+        "kind: GarmServerConfig\nmetadata: {{name: garm}}\nspec: {{webhookUrl: \"{url}/webhooks\"}}\n"
+    ));
+    world.apply(&documents).await?;
+    for (kind, name, route, change) in [
+        (
+            "githubendpoint",
+            "ghes",
+            "PUT /github/endpoints/{name}",
+            json!({"description": "other"}),
+        ),
+        (
+            "githubcredential",
+            "pat",
+            "PUT /github/credentials/{id}",
+            json!({"description": "other"}),
+        ),
+        (
+            "repository",
+            "tools",
+            "PUT /repositories/{id}",
+            json!({"poolBalancerType": "pack"}),
+        ),
+        (
+            "garmserverconfig",
+            "garm",
+            "PUT /controller",
+            json!({"webhookUrl": format!("{url}/other")}),
+        ),
+    ] {
+        let before = world.wait_ready(kind, name).await?;
+        let rule = world.garm.proxy().rule(
+            Matcher::route(route),
+            Fault::garm_error(StatusCode::BAD_REQUEST, "Bad Request", "not today"),
+        );
+        world.patch(kind, name, json!({ "spec": change })).await?;
+        let after = world
+            .wait(kind, name, "the refusal shows", |object| {
+                message(object, "Ready").contains("not today")
+            })
+            .await?;
+        ensure!(rule.hits() > 0);
+        world.wait_for("a second try", || rule.hits() >= 2).await?;
+        let others = |object: &Value| -> Vec<String> {
+            let conditions = object["status"]["conditions"].as_array();
+            let others = conditions.into_iter().flatten();
+            let others = others.filter(|one| one["type"] != "Ready");
+            others
+                .map(|one| format!("{} {}", one["type"], one["status"]))
+                .collect()
+        };
+        ensure!(others(&before) == others(&after), "{after}");
+        let fields = |mut object: Value| {
+            object["status"]["conditions"] = Value::Null;
+            object["status"].take()
+        };
+        ensure!(
+            fields(before) == fields(after),
+            "{kind} {name} lost something"
+        );
+        let told = world.events(name, "Warning", "Error").await?;
+        ensure!(told.len() == 1, "{told:?}");
+        rule.remove();
+        world.wait_ready(kind, name).await?;
+    }
     world.finish(operator).await
 }

@@ -85,6 +85,10 @@ impl Controller for Credentials {
         apply::execute(&self.0, observed, step).await
     }
 
+    fn announcement(&self, step: &plan::Step) -> Option<String> {
+        matches!(step, plan::Step::Create(_)).then(|| "making the credentials in GARM".to_owned())
+    }
+
     fn status(
         &self,
         object: &GitHubCredential,

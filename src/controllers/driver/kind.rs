@@ -142,6 +142,10 @@ pub trait Controller: Send + Sync + 'static {
         observed: &mut Self::Observed,
         step: &Self::Step,
     ) -> impl Future<Output = Result<Effect, Verdict>> + Send;
+    /// What is told of a step as it begins, in an event `Creating`.
+    fn announcement(&self, _step: &Self::Step) -> Option<String> {
+        None
+    }
     /// Renders the status but for `Ready`; pure. What it does not mention in `conditions` stays as it was.
     fn status(
         &self,

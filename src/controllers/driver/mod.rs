@@ -246,7 +246,7 @@ async fn apply<C: Controller>(
         }
         last_shape = shape;
         for step in &plan.steps {
-            match controller.execute(&object, observed, step).await {
+            match carry_out(controller, &object, observed, step).await {
                 Ok(effect) => {
                     if effect.gone {
                         context
@@ -286,6 +286,29 @@ async fn apply<C: Controller>(
         object = remember(controller, object, memory).await?;
     }
     Ok(Applied { object, plan })
+}
+
+/// Makes the call of a step. What is told of its beginning goes out meanwhile: the call waits for no event.
+async fn carry_out<C: Controller>(
+    controller: &C,
+    object: &C::Object,
+    observed: &mut C::Observed,
+    step: &C::Step,
+) -> Result<Effect, Verdict> {
+    let call = controller.execute(object, observed, step);
+    let Some(note) = controller.announcement(step) else {
+        return call.await;
+    };
+    let context = controller.context();
+    let told = context.publish::<C::Object>(
+        C::COMPONENT,
+        object.meta(),
+        EventType::Normal,
+        event::CREATING,
+        "Create",
+        &note,
+    );
+    tokio::join!(call, told).0
 }
 
 #[cfg(test)]

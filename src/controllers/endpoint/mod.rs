@@ -71,6 +71,10 @@ impl Controller for Endpoints {
         apply::execute(&self.0, observed, step).await
     }
 
+    fn announcement(&self, step: &plan::Step) -> Option<String> {
+        matches!(step, plan::Step::Create(_)).then(|| "making the endpoint in GARM".to_owned())
+    }
+
     fn status(
         &self,
         _: &GitHubEndpoint,

@@ -132,6 +132,11 @@ impl<K: ScopeObject> Controller for Scopes<K> {
         apply::execute(&self.context, &self.tries, K::KIND, observed, step).await
     }
 
+    fn announcement(&self, step: &plan::Step) -> Option<String> {
+        matches!(step, plan::Step::Create(_))
+            .then(|| format!("making the {} in GARM", K::KIND.word()))
+    }
+
     fn status(
         &self,
         object: &K,

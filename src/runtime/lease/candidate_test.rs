@@ -242,8 +242,12 @@ enum Happening {
     Show,
     /// It gives the Lease back, if it leads, and the server carries that out.
     Resign,
+    /// It acts, and its request is answered at once.
+    Finish,
     /// Time goes on by so many milliseconds; nobody notices before it acts.
     Pass(u64),
+    /// Time goes on until it would do something.
+    Await,
 }
 
 impl World {
@@ -275,6 +279,22 @@ impl World {
     }
 
     fn happen(&mut self, index: usize, happening: Happening) {
+        match happening {
+            Happening::Finish => {
+                self.happen(index, Happening::Act);
+                self.happen(index, Happening::Carry);
+                return self.happen(index, Happening::Arrive);
+            }
+            Happening::Await => {
+                if let Step::Wait(until) = self.replicas[index].candidate.decide(self.now(index)) {
+                    let left = until.saturating_duration_since(self.now(index));
+                    let left = u64::try_from(left.as_millis()).unwrap();
+                    self.time += left * 1000 / self.replicas[index].rate + 2;
+                }
+                return;
+            }
+            _ => {}
+        }
         let now = self.now(index);
         let clock = Timestamp::from_millisecond(i64::try_from(self.time).unwrap()).unwrap();
         let replica = &mut self.replicas[index];
@@ -341,6 +361,8 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(Happening::Lose),
         2 => Just(Happening::Show),
         1 => Just(Happening::Resign),
+        6 => Just(Happening::Finish),
+        4 => Just(Happening::Await),
         // Short enough to renew, or long enough to be frozen past the Lease.
         4 => prop_oneof![1..2_500_u64, 1..20_000_u64].prop_map(Happening::Pass),
     ]

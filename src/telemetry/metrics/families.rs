@@ -20,6 +20,7 @@ const RECONCILE_SECONDS: [f64; 14] = [
 
 /// Makes a family of one metric without labels: unlike the metric alone it has no sample before its first value.
 pub(super) type NoLabels = [(&'static str, &'static str); 0];
+
 /// Bounds in seconds for an answer of a webhook: most take less than a millisecond, and the API server waits at most 30 s.
 const WEBHOOK_SECONDS: [f64; 12] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0,

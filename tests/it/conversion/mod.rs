@@ -2,7 +2,7 @@
 
 mod apply;
 mod cold;
-mod endpoint;
+pub mod endpoint;
 mod objects;
 mod round_trips;
 

@@ -99,7 +99,7 @@ impl Frames {
             loop {
                 let frames = tokio::select! {
                     raw = arrivals.recv() => match raw {
-                        Some(raw) => self.edited(raw),
+                        Some(raw) => self.edited(&raw),
                         None => return Ok(()),
                     },
                     Ok(frame) = slipped.recv() => vec![frame.bytes()],
@@ -123,7 +123,7 @@ impl Frames {
         }
     }
 
-    fn edited(&self, raw: Raw) -> Vec<Vec<u8>> {
+    fn edited(&self, raw: &Raw) -> Vec<Vec<u8>> {
         let edit = self.edit.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*edit, String::from_utf8(raw.payload.clone())) {
             (Some(edit), Ok(text)) if raw.first == WHOLE_TEXT => edit(text)

@@ -1,0 +1,40 @@
+//! Names of the objects that an installation consists of, as far as the process itself has to find them.
+
+use super::meta::GROUP;
+
+/// What the names begin with unless an installation chooses otherwise (`operator.webhookNamePrefix`).
+pub const PREFIX: &str = "garm-operator";
+
+/// Plural names of the kinds that come in two versions, so that their CRDs name a conversion webhook.
+pub const CONVERTED: [&str; 4] = ["enterprises", "organizations", "pools", "repositories"];
+
+/// Names the Service of the webhooks.
+pub fn webhook_service(prefix: &str) -> String {
+    format!("{prefix}-webhook-service")
+}
+
+/// Names the Secret with the CA that signs our own webhook certificates.
+pub fn webhook_ca(prefix: &str) -> String {
+    format!("{prefix}-webhook-ca")
+}
+
+/// Names the ValidatingWebhookConfiguration.
+pub fn validating_webhooks(prefix: &str) -> String {
+    format!("{prefix}-validating-webhook-configuration")
+}
+
+/// Names the MutatingWebhookConfiguration.
+pub fn mutating_webhooks(prefix: &str) -> String {
+    format!("{prefix}-mutating-webhook-configuration")
+}
+
+/// Names the CRD of a kind.
+pub fn crd(plural: &str) -> String {
+    format!("{plural}.{GROUP}")
+}
+
+/// Lists the DNS names that a webhook certificate has to bear: the one API servers use, and its long form.
+pub fn webhook_dns_names(prefix: &str, namespace: &str) -> [String; 2] {
+    let name = format!("{}.{namespace}.svc", webhook_service(prefix));
+    [name.clone(), format!("{name}.cluster.local")]
+}
