@@ -1,7 +1,5 @@
 //! A control plane whose kinds are converted by our webhook.
 
-use std::net::{Ipv4Addr, TcpListener};
-
 use anyhow::{Context as _, Result};
 use garm_operator::generate::crds;
 use garm_operator_ground::proxy::Proxy;
@@ -14,6 +12,7 @@ use kube::api::PostParams;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
+use crate::hooks;
 use crate::world::SOON;
 
 /// The Service in front of the operator's webhooks, and the certificates that the operator shows.
@@ -39,31 +38,10 @@ impl Front {
         }
     }
 
-    /// The command with webhooks, and their port.
-    fn serving(
-        &self,
-        ground: &Ground,
-        command: &OperatorCommand,
-    ) -> Result<(OperatorCommand, u16)> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
-            .local_addr()?
-            .port();
-        let folder = ground.directory().join(format!("conversion-{port}"));
-        std::fs::create_dir_all(&folder)?;
-        std::fs::write(folder.join("tls.crt"), &self.certificates.certificate_pem)?;
-        std::fs::write(folder.join("tls.key"), &self.certificates.key_pem)?;
-        let command = command
-            .clone()
-            .argument("--operator-webhook-certs=files")
-            .argument(format!("--operator-webhook-bind-address=127.0.0.1:{port}"))
-            .argument("--operator-webhook-cert-dir")
-            .argument(folder);
-        Ok((command, port))
-    }
-
     /// Starts a replica behind the Service; does not wait until it is ready.
     pub fn start(&self, ground: &Ground, command: &OperatorCommand) -> Result<Operator> {
-        let (command, port) = self.serving(ground, command)?;
+        let port = hooks::free_port()?;
+        let command = hooks::serving(ground, command, port, &self.certificates)?;
         let operator = command.start()?;
         self.service.add(operator.health_url("/readyz"), port);
         Ok(operator)

@@ -38,7 +38,7 @@ pub fn register(suite: &mut Suite) {
 
 /// One object of each converted kind that says all that v1alpha1 cannot.
 fn rich() -> [((&'static str, &'static str), Value, Value); 5] {
-    let entity = |more: Value| {
+    let entity = |more: &Value| {
         let mut spec = json!({
             "credentialsRef": {"kind": "GitHubCredentials", "name": "pat"},
             "webhookSecretRef": {"name": "webhook", "key": "secret"},
@@ -53,20 +53,20 @@ fn rich() -> [((&'static str, &'static str), Value, Value); 5] {
     [
         (
             ("Repository", "repositories"),
-            entity(json!({"owner": "acme", "installWebhook": true})),
+            entity(&json!({"owner": "acme", "installWebhook": true})),
             status.clone(),
         ),
         (
             ("Organization", "organizations"),
             entity(
-                json!({"installWebhook": false, "credentialsRef": {"kind": "X", "name": "pat", "apiGroup": "g"}}),
+                &json!({"installWebhook": false, "credentialsRef": {"kind": "X", "name": "pat", "apiGroup": "g"}}),
             ),
             status.clone(),
         ),
-        (("Enterprise", "enterprises"), entity(json!({})), status),
+        (("Enterprise", "enterprises"), entity(&json!({})), status),
         (
             ("Pool", "pools"),
-            pool(json!({"priority": -2, "extraSpecs": "{\"a\": 1}"})),
+            pool(&json!({"priority": -2, "extraSpecs": "{\"a\": 1}"})),
             json!({
                 "id": "7", "longRunningIdleRunners": 1, "selector": "a=b", "tags": ["x", "y"],
                 "runners": {"total": 1, "pending": 0, "idle": 1, "active": 0, "failed": 0, "deleting": 0, "other": 0},
@@ -85,7 +85,7 @@ fn condition() -> Value {
     json!({"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
 }
 
-fn pool(more: Value) -> Value {
+fn pool(more: &Value) -> Value {
     let mut spec = json!({
         "githubScopeRef": {"kind": "Repository", "name": "tools"},
         "providerName": "fake", "imageName": "runner", "flavor": "small", "osType": "linux", "osArch": "amd64",
