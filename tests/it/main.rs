@@ -11,6 +11,7 @@ mod world;
 
 mod admission;
 mod at_once;
+mod certificates;
 mod changes;
 mod comparison;
 mod conversion;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // The longest first: the others run beside it.
     rest::register(&mut suite);
+    certificates::register(&mut suite);
     admission::register(&mut suite);
     at_once::register(&mut suite);
     changes::register(&mut suite);

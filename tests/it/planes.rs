@@ -88,7 +88,7 @@ async fn older_crd(ground: &Ground) -> Result<()> {
 
 /// Takes the counts of runners out of the schema of Pools, which the Go operator does not have either.
 async fn forget_counts(plane: &ControlPlane) -> Result<()> {
-    let counts = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/runners";
+    let counts = "/spec/versions/1/schema/openAPIV3Schema/properties/status/properties/runners";
     let patch = json!([{"op": "remove", "path": counts}]).to_string();
     let name = "pools.garm-operator.mercedes-benz.com";
     plane

@@ -16,6 +16,7 @@ mod process;
 mod provider;
 pub mod proxy;
 pub mod servers;
+mod service;
 
 pub use certificates::{Authority, Certificates};
 pub use control_plane::ControlPlane;
@@ -28,6 +29,7 @@ pub use guard::Guard;
 pub use operator::{Operator, OperatorCommand};
 pub use process::Process;
 pub use provider::{FAILING_FLAVOR, FakeProvider, Machine, Operation};
+pub use service::Service;
 
 /// Eight random lower-case hexadecimal characters, to tell names of one run from another's.
 pub(crate) fn random_word() -> String {

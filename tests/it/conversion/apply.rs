@@ -100,11 +100,9 @@ async fn applies_on(ground: &Ground) -> Result<()> {
             "",
         )
         .await?;
-    let read: String = read
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("resourceVersion"))
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let is_kept = |line: &&str| !line.trim_start().starts_with("resourceVersion");
+    let read: Vec<&str> = read.lines().filter(is_kept).collect();
+    let read = read.join("\n");
     objects.kubectl(&apply, &read).await?;
     ensure_spec(&objects, "other").await?;
 

@@ -1,100 +1,117 @@
 //! A control plane whose kinds are converted by our webhook.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-
 use anyhow::{Context as _, Result};
-use axum::Router;
-use axum::body::Bytes;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse as _;
-use axum::routing::post;
-use garm_operator::admission::convert::review;
 use garm_operator::generate::crds;
-use garm_operator_ground::{Authority, ControlPlane, ConversionEndpoint, Ground};
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::net::{TcpListener, TcpStream};
+use garm_operator_ground::proxy::Proxy;
+use garm_operator_ground::{
+    Certificates, ControlPlane, ConversionEndpoint, Ground, Operator, OperatorCommand, Service,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
 use tokio::sync::OnceCell;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
-/// A control plane with our CRDs, and what converts their objects.
+use crate::hooks;
+use crate::world::SOON;
+
+/// The Service in front of the operator's webhooks, and the certificates that the operator shows.
+pub struct Front {
+    service: Service,
+    certificates: Certificates,
+}
+
+impl Front {
+    /// Opens the Service; there are no replicas yet.
+    pub async fn open() -> Result<Self> {
+        Ok(Self {
+            service: Service::start().await?,
+            certificates: Certificates::new()?,
+        })
+    }
+
+    /// What CRDs are to name.
+    pub fn conversion(&self) -> ConversionEndpoint {
+        ConversionEndpoint {
+            url: self.service.url("/convert"),
+            ca_pem: self.certificates.ca_pem.clone(),
+        }
+    }
+
+    /// Starts a replica behind the Service; does not wait until it is ready.
+    pub fn start(&self, ground: &Ground, command: &OperatorCommand) -> Result<Operator> {
+        let port = hooks::free_port()?;
+        let command = hooks::serving(ground, command, port, &self.certificates)?;
+        let operator = command.start()?;
+        self.service.add(operator.health_url("/readyz"), port);
+        Ok(operator)
+    }
+}
+
+/// A control plane with our CRDs, and two replicas that convert their objects and do nothing else: GARM is not there, and the Lease
+/// is another's.
 pub struct Converting {
     /// The servers.
     pub plane: ControlPlane,
     /// The webhook.
     pub endpoint: ConversionEndpoint,
+    /// What holds it up.
+    _behind: (Front, Vec<(Operator, Proxy)>),
 }
 
 /// The one that tests share which do nothing to the CRDs.
 pub async fn converting(ground: &Ground) -> Result<&'static Converting> {
     static SHARED: OnceCell<Converting> = OnceCell::const_new();
-    let start = async || {
-        let plane =
-            ControlPlane::start(ground.servers(), ground.guard(), ground.directory()).await?;
-        let endpoint = serve().await?;
-        plane
-            .install_crds(crds::definitions(), Some(&endpoint))
-            .await?;
-        anyhow::Ok(Converting { plane, endpoint })
-    };
-    SHARED.get_or_try_init(start).await
+    SHARED.get_or_try_init(async || start(ground).await).await
 }
 
-/// Serves `/convert` until the tests end.
-pub async fn serve() -> Result<ConversionEndpoint> {
-    let authority = Authority::new()?;
-    let certificate = authority.issue()?;
-    let chain: Result<Vec<_>, _> =
-        CertificateDer::pem_slice_iter(certificate.certificate_pem.as_bytes()).collect();
-    let key = PrivateKeyDer::from_pem_slice(certificate.key_pem.as_bytes())?;
-    let config = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(chain?, key)?;
-    let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let url = format!("https://{}/convert", tcp.local_addr()?);
-    let listener = Listener {
-        tcp,
-        acceptor: TlsAcceptor::from(Arc::new(config)),
-    };
-    let router = Router::new().route(
-        "/convert",
-        post(async |body: Bytes| {
-            let (status, body) = review(&body);
-            (status, [(CONTENT_TYPE, "application/json")], body).into_response()
-        }),
-    );
-    tokio::spawn(axum::serve(listener, router).into_future());
-    Ok(ConversionEndpoint {
-        url,
-        ca_pem: authority.pem().to_owned(),
+async fn start(ground: &Ground) -> Result<Converting> {
+    let plane = ControlPlane::start(ground.servers(), ground.guard(), ground.directory()).await?;
+    let front = Front::open().await?;
+    let endpoint = front.conversion();
+    plane
+        .install_crds(crds::definitions(), Some(&endpoint))
+        .await?;
+    let home = plane.create_namespace("operator").await?;
+    hold_lease(&plane, &home).await?;
+    let mut operators = Vec::new();
+    for _ in 0..2 {
+        let proxy = plane.proxy().await?;
+        let command = ground
+            .operator(env!("CARGO_BIN_EXE_garm-operator"))
+            .kubernetes(&proxy)
+            .own_namespace(&home)
+            .argument("--operator-leader-election=true")
+            .argument("--garm-server=http://127.0.0.1:9")
+            .argument("--garm-username=admin")
+            .variable("GARM_PASSWORD", "planted-password");
+        let mut operator = front.start(ground, &command)?;
+        operator.wait_ready(SOON).await?;
+        operators.push((operator, proxy));
+    }
+    Ok(Converting {
+        plane,
+        endpoint,
+        _behind: (front, operators),
     })
 }
 
-struct Listener {
-    tcp: TcpListener,
-    acceptor: TlsAcceptor,
-}
-
-impl axum::serve::Listener for Listener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            if let Ok((stream, address)) = self.tcp.accept().await
-                && let Ok(stream) = self.acceptor.accept(stream).await
-            {
-                return (stream, address);
-            }
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<Self::Addr> {
-        self.tcp.local_addr()
-    }
+/// Makes somebody else the leader, for longer than tests take.
+async fn hold_lease(plane: &ControlPlane, namespace: &str) -> Result<()> {
+    let now = k8s_openapi::jiff::Timestamp::now();
+    let lease = serde_json::from_value(json!({
+        "metadata": {"name": "b608d8b3.mercedes-benz.com"},
+        "spec": {
+            "holderIdentity": "another", "leaseDurationSeconds": 86_400,
+            "acquireTime": format!("{now:.6}"), "renewTime": format!("{now:.6}"),
+        },
+    }))?;
+    let leases: Api<Lease> = Api::namespaced(plane.client(), namespace);
+    leases
+        .create(&PostParams::default(), &lease)
+        .await
+        .context("make a Lease")?;
+    Ok(())
 }
 
 /// A client that trusts the webhook.

@@ -1,6 +1,7 @@
 //! The versions of our kinds on a real API server: nothing is lost between them, whoever writes.
 
 mod apply;
+mod cold;
 pub mod endpoint;
 mod objects;
 mod round_trips;
@@ -13,4 +14,5 @@ pub use endpoint::converting;
 pub fn register(suite: &mut Suite) {
     round_trips::register(suite);
     apply::register(suite);
+    cold::register(suite);
 }
