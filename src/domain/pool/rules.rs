@@ -28,11 +28,12 @@ pub fn faults_when_written(spec: &PoolSpec) -> Vec<FieldError> {
         errors.push(bootstrap_timeout(0));
     }
     let prefix = spec.runner_prefix.as_deref().unwrap_or_default();
-    if !is_name(prefix) {
+    // Measured: GARM takes it, and then nobody can delete or ask about the runners, whose names stand in paths of its API.
+    if prefix.chars().any(|c| c == '/' || c.is_control()) {
         errors.push(FieldError::invalid(
             "spec.runnerPrefix",
             prefix,
-            "must consist of letters, digits, '-', '_' and '.', and start with a letter or digit: runner names begin with it",
+            "must not contain '/' or control characters: GARM could not be asked about such runners",
         ));
     }
     errors
@@ -66,6 +67,14 @@ pub fn doubts(spec: &PoolSpec) -> Vec<String> {
         "spec.githubScopeRef",
         &spec.github_scope_ref,
     ));
+    let prefix = spec.runner_prefix.as_deref().unwrap_or_default();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if !prefix.chars().all(is_plain) {
+        doubts.push(
+            "spec.runnerPrefix: GitHub or the provider may refuse names with more than letters, digits, '-', '_' and '.'"
+                .to_owned(),
+        );
+    }
     for (index, tag) in spec.tags.iter().enumerate() {
         if tag.trim() != tag {
             doubts.push(format!(
@@ -216,15 +225,6 @@ fn check_prefix(prefix: &str, errors: &mut Vec<FieldError>) {
         let detail = "this form is reserved for pools that are being made; choose another prefix";
         errors.push(FieldError::invalid("spec.runnerPrefix", prefix, detail));
     }
-}
-
-/// Tells whether GitHub and GARM take runners whose names begin so. Empty is GARM's default.
-fn is_name(prefix: &str) -> bool {
-    let mut characters = prefix.chars();
-    characters
-        .next()
-        .is_none_or(|first| first.is_ascii_alphanumeric())
-        && characters.all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
 #[cfg(test)]

@@ -22,7 +22,10 @@ pub fn register(suite: &mut Suite) {
         operator_away,
     );
     suite.test("a_terminating_pool_is_never_judged", terminating);
-    suite.test("reviews_are_answered_without_garm", garm_away);
+    suite.test(
+        "reviews_are_answered_without_garm_and_without_the_lease",
+        garm_away,
+    );
     suite.test("a_verdict_that_needs_an_unknown_store_is_none", store_away);
 }
 
@@ -179,7 +182,18 @@ async fn terminating(ground: &Ground) -> Result<()> {
 async fn garm_away(ground: &Ground) -> Result<()> {
     let world = World::new(ground, GarmVersion::ALL[1]).await?;
     world.garm.stop().await?;
-    let operator = hooks::start(ground, &world, &world.command(), &[]).await?;
+    // Somebody else leads, too.
+    let now = jiff::Timestamp::now();
+    world
+        .apply(&[format!(
+            "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {{name: b608d8b3.mercedes-benz.com}}\nspec: {{holderIdentity: other, leaseDurationSeconds: 3600, acquireTime: \"{now:.6}\", renewTime: \"{now:.6}\"}}\n"
+        )])
+        .await?;
+    let standby = world
+        .command()
+        .own_namespace(&world.namespace)
+        .argument("--operator-leader-election=true");
+    let operator = hooks::start(ground, &world, &standby, &[]).await?;
     let began = Instant::now();
     world.apply(&world.manifests()).await?;
     let wrong = pool("bad", "flavor: a\n  minIdleRunners: 0\n  maxRunners: 0");

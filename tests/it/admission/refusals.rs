@@ -5,7 +5,7 @@ use garm_operator_ground::Ground;
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::servers::GarmVersion;
 
-use super::ensure_refused;
+use super::{ensure_refused, kubectl, told};
 use crate::documents::entity;
 use crate::hooks;
 use crate::world::{World, pool};
@@ -47,8 +47,8 @@ async fn pools(ground: &Ground) -> Result<()> {
             "The Pool \"bad\" is invalid: spec.extraSpecs: Invalid value: must be a JSON object, such as {\"disk\": 50}",
         ),
         (
-            "runnerPrefix: my team",
-            "The Pool \"bad\" is invalid: spec.runnerPrefix: Invalid value: \"my team\": must consist of letters, digits, '-', '_' and '.', and start with a letter or digit: runner names begin with it",
+            "runnerPrefix: my/team",
+            "The Pool \"bad\" is invalid: spec.runnerPrefix: Invalid value: \"my/team\": must not contain '/' or control characters: GARM could not be asked about such runners",
         ),
         (
             "priority: -1",
@@ -230,6 +230,17 @@ async fn images(ground: &Ground) -> Result<()> {
     let refusal = "Error from server (Forbidden): admission webhook \"validate.image.garm-operator.mercedes-benz.com\" denied the request: Image {namespace}/runner (tag \"runner:1\") is used by Pool small; delete them first, or let them use another Image";
     let delete = ["delete", "image", "runner"];
     ensure_refused(&world, &delete, &[], refusal).await?;
+    // Nor does it go with all others of its namespace, whose name the API server does not tell.
+    let all = format!(
+        "/apis/garm-operator.mercedes-benz.com/v1beta1/namespaces/{}/images",
+        world.namespace
+    );
+    let output = kubectl(&world, &["delete", "--raw", &all], "").await?;
+    ensure!(
+        told(&output).contains("is used by Pool small"),
+        "{}",
+        told(&output)
+    );
     // A terminating Pool keeps nothing, also while it waits for its runners.
     world
         .kubectl(&["delete", "pool", "small", "--wait=false"], "")

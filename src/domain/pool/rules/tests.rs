@@ -122,12 +122,18 @@ fn each_fault_says_what_is_wrong() {
 
 #[test]
 fn a_prefix_is_the_start_of_a_name() {
+    let with_prefix = |prefix: &str| with(|s| s.runner_prefix = Some(prefix.to_owned()));
     for good in ["", "garm", "new-team", "A.b_c-1", &"x".repeat(49)] {
-        assert!(written(|s| s.runner_prefix = Some(good.to_owned())).is_empty());
+        let spec = with_prefix(good);
+        assert!(faults_when_written(&spec).is_empty() && doubts(&spec).is_empty());
     }
-    for bad in ["a b", "a/b", "-a", "ü", "a?", " "] {
-        let faults = written(|s| s.runner_prefix = Some(bad.to_owned()));
-        assert_eq!(faults.len(), 1, "{bad}: {faults:?}");
+    for odd in ["a b", "ü", "a?", "a%b"] {
+        let spec = with_prefix(odd);
+        assert!(faults_when_written(&spec).is_empty(), "{odd}");
+        assert_eq!(doubts(&spec).len(), 1, "{odd}");
+    }
+    for bad in ["a/b", "a\nb", "\u{0}"] {
+        assert_eq!(faults_when_written(&with_prefix(bad)).len(), 1, "{bad:?}");
     }
 }
 
@@ -135,7 +141,7 @@ fn a_prefix_is_the_start_of_a_name() {
 fn what_a_stored_object_may_keep_is_no_fault_of_it() {
     let old = with(|s| {
         s.runner_bootstrap_timeout = 0;
-        s.runner_prefix = Some("my team".to_owned());
+        s.runner_prefix = Some("my/team".to_owned());
     });
     assert!(faults(&old).is_empty());
     assert_eq!(desired(&old, "tag").unwrap().bootstrap_timeout, 20);
