@@ -88,8 +88,12 @@ async fn older_crd(ground: &Ground) -> Result<()> {
 
 /// Takes the counts of runners out of the schema of Pools, which the Go operator does not have either.
 async fn forget_counts(plane: &ControlPlane) -> Result<()> {
-    let counts = "/spec/versions/1/schema/openAPIV3Schema/properties/status/properties/runners";
-    let patch = json!([{"op": "remove", "path": counts}]).to_string();
+    // In both versions, the stored one last.
+    let cut = [0, 1].map(|version| {
+        let schema = format!("/spec/versions/{version}/schema/openAPIV3Schema");
+        json!({"op": "remove", "path": format!("{schema}/properties/status/properties/runners")})
+    });
+    let patch = json!(cut).to_string();
     let name = "pools.garm-operator.mercedes-benz.com";
     plane
         .kubectl_ok(&["patch", "crd", name, "--type=json", "-p", &patch], "")
