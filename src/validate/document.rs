@@ -9,6 +9,9 @@ use serde::{
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 
+/// Bytes of stack for the parser.
+const STACK: usize = 32 << 20;
+
 /// One object of a manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
@@ -67,16 +70,11 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Document>, Unreadable> {
         line,
         message: message.to_owned(),
     };
-    let options = serde_saphyr::options! {
-        with_snippet: false,
-        budget: serde_saphyr::budget! { max_documents: 1_000_000, max_nodes: 10_000_000, max_events: 40_000_000 },
-    };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let roots: Vec<Spanned<Node>> = serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| {
-            let line = error.location().map(|location| location.line());
-            unreadable(line, &malformed(&error))
-        })?;
+    let roots = parse(text).map_err(|error| {
+        let line = error.location().map(|location| location.line());
+        unreadable(line, malformed(&error))
+    })?;
     let mut documents = Vec::new();
     for root in roots {
         let line = root.referenced.line();
@@ -107,13 +105,33 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Document>, Unreadable> {
 }
 
 /// Says what is wrong with a text, without the parser's own words: they can repeat what is written there, and people keep Secrets beside.
-fn malformed(error: &serde_saphyr::Error) -> String {
+fn malformed(error: &serde_saphyr::Error) -> &'static str {
     match error.without_snippet() {
-        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("the key {key:?} is there twice")
-        }
-        _ => "not YAML that can be read".to_owned(),
+        serde_saphyr::Error::DuplicateMappingKey { .. } => "this key is there twice",
+        _ => "not YAML that can be read",
     }
+}
+
+/// Parses a text on a stack of its own: the parser takes much of it for each level of nesting, of which it allows 64.
+fn parse(text: &str) -> Result<Vec<Spanned<Node>>, serde_saphyr::Error> {
+    let parse = || {
+        let options = serde_saphyr::options! {
+            with_snippet: false,
+            budget: serde_saphyr::budget! { max_documents: 1_000_000, max_nodes: 10_000_000, max_events: 40_000_000 },
+        };
+        serde_saphyr::from_multiple_with_options(text, options)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let parsed = thread
+            .spawn_scoped(scope, parse)
+            .map(|thread| thread.join());
+        match parsed {
+            Ok(Ok(parsed)) => parsed,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(error) => Err(serde::de::Error::custom(error)),
+        }
+    })
 }
 
 fn document(file: &str, root: Spanned<Node>) -> Document {
@@ -336,11 +354,28 @@ mod tests {
             ("- hunter2\n", Some(1)),
             ("kind: List\nitems:\n- hunter2\n", Some(3)),
             ("a: hunter2: x\n", Some(1)),
+            ("hunter2: 1\nhunter2: 2\n", Some(2)),
         ] {
             let error = read("f.yaml", text).unwrap_err();
             assert!(!error.to_string().contains("hunter2"), "{error}");
             if line.is_some() {
                 assert_eq!(error.line, line, "{text:?}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_read_or_refused() {
+        for depth in [10, 60, 70, 1_000, 100_000] {
+            for (open, close) in [("[", "]"), ("{a: ", "}"), ("- ", ""), ("? ", "")] {
+                let text = format!(
+                    "kind: A\na:\n  {}{}",
+                    open.repeat(depth),
+                    close.repeat(depth)
+                );
+                // A key that is no text names nothing in a Kubernetes object.
+                let is_plain = depth < 50 && open != "? ";
+                assert!(read("f", &text).is_ok() || !is_plain, "{open:?} {depth}");
             }
         }
     }

@@ -11,6 +11,8 @@
 
 mod admission;
 mod conversion;
+mod extra_specs;
+mod manifests;
 mod mutate;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
