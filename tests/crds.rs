@@ -11,6 +11,7 @@ use std::{
     path::Path,
 };
 
+use garm_operator::api::install;
 use garm_operator::generate::crds;
 use serde_json::{Value, json};
 
@@ -466,6 +467,13 @@ fn the_webhook_converts_the_kinds_that_it_converts_where_installed() {
             _ => Value::Null,
         };
         assert_eq!(crd["spec"]["conversion"], expected, "{kind}");
+        let plural = text(&crd["spec"]["names"]["plural"]);
+        let is_listed = install::CONVERTED.contains(&plural.as_str());
+        assert_eq!(
+            is_listed,
+            !expected.is_null(),
+            "the CA is made known to {kind}"
+        );
     }
 }
 

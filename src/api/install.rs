@@ -38,3 +38,31 @@ pub fn webhook_dns_names(prefix: &str, namespace: &str) -> [String; 2] {
     let name = format!("{}.{namespace}.svc", webhook_service(prefix));
     [name.clone(), format!("{name}.cluster.local")]
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_certificate_for_cert_manager_fits_the_service() {
+        let read = |text: &str| -> Value { serde_saphyr::from_str(text).unwrap() };
+        let certificate = read(include_str!("../../certs/certificate.yaml"));
+        let issuer = read(include_str!("../../certs/issuer.yaml"));
+        let namespace = certificate["metadata"]["namespace"].as_str().unwrap();
+        assert_eq!(
+            certificate["spec"]["dnsNames"],
+            serde_json::json!(webhook_dns_names(PREFIX, namespace))
+        );
+        assert_eq!(
+            certificate["metadata"]["name"],
+            format!("{PREFIX}-serving-cert")
+        );
+        assert_eq!(
+            certificate["spec"]["issuerRef"]["name"],
+            issuer["metadata"]["name"]
+        );
+        assert_eq!(issuer["metadata"]["namespace"], namespace);
+    }
+}

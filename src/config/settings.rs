@@ -143,7 +143,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("operator.poolDefaults.enabled", "operator-pool-defaults-enabled", "OPERATOR_POOL_DEFAULTS_ENABLED", Kind::Bool, "true",
         "whether Pools that do not say so are enabled"),
     setting("operator.poolDefaults.minIdleRunners", "operator-pool-defaults-min-idle-runners", "OPERATOR_POOL_DEFAULTS_MIN_IDLE_RUNNERS", Kind::Number, "0",
-        "minIdleRunners of Pools that name none"),
+        "minIdleRunners of Pools that name none; no effect with the shipped CRD, which has a default of its own, 0"),
     setting("operator.poolDefaults.runnerBootstrapTimeout", "operator-pool-defaults-runner-bootstrap-timeout", "OPERATOR_POOL_DEFAULTS_RUNNER_BOOTSTRAP_TIMEOUT", Kind::Number, "20",
         "runnerBootstrapTimeout of Pools that name none, in minutes"),
     setting("operator.poolDefaults.runnerPrefix", "operator-pool-defaults-runner-prefix", "OPERATOR_POOL_DEFAULTS_RUNNER_PREFIX", Kind::Text, "",

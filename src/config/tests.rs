@@ -245,6 +245,22 @@ fn reads_yes_and_no_as_go_does() {
 }
 
 #[test]
+fn a_step_of_a_ca_change_fits_into_the_life_of_a_ca() {
+    let step = |life, step| {
+        problems(&flags(&[
+            ("operator.webhookCaLifetime", life),
+            ("operator.webhookCaStep", step),
+        ]))
+    };
+    assert!(step("40m", "10m").is_empty());
+    let refused = step("39m", "10m");
+    assert!(
+        refused.len() == 1 && refused[0].contains("more than a quarter"),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn an_empty_variable_is_no_or_zero_as_in_go() {
     let mut sources = flags(&[]);
     sources.env.push(("GARM_INIT".into(), String::new().into()));

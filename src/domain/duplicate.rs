@@ -315,10 +315,10 @@ mod tests {
 
     /// The rule in the words of the comparison with GARM.
     fn same(a: &PoolSpec, b: &PoolSpec) -> bool {
-        fn text(value: &Option<String>) -> &str {
-            value.as_deref().unwrap_or_default()
+        fn text(value: Option<&String>) -> &str {
+            value.map_or("", String::as_str)
         }
-        let json = |spec: &PoolSpec| match text(&spec.extra_specs) {
+        let json = |spec: &PoolSpec| match text(spec.extra_specs.as_ref()) {
             "" => Ok(Value::Null),
             text => serde_json::from_str(text).map_err(|_| text.to_owned()),
         };
@@ -326,7 +326,7 @@ mod tests {
             (Ok(a), Ok(b)) => same_extra_specs(Some(&a), Some(&b)),
             (a, b) => a == b,
         };
-        let prefix = |spec: &PoolSpec| match text(&spec.runner_prefix) {
+        let prefix = |spec: &PoolSpec| match text(spec.runner_prefix.as_ref()) {
             "" => "garm".to_owned(),
             other => other.to_owned(),
         };
@@ -334,7 +334,10 @@ mod tests {
             && a.os_type == b.os_type
             && same_tags(&a.tags, &b.tags)
             && extra
-            && same_runner_group(text(&a.github_runner_group), text(&b.github_runner_group))
+            && same_runner_group(
+                text(a.github_runner_group.as_ref()),
+                text(b.github_runner_group.as_ref()),
+            )
             && prefix(a) == prefix(b)
     }
 

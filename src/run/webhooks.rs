@@ -108,9 +108,9 @@ impl Webhooks {
                 let leadership = leadership.clone();
                 parts.spawn(async move {
                     let work = |term, end| {
-                        let published = publisher.clone().run(term, end);
+                        let run = publisher.clone().run(term, end);
                         async move {
-                            published.await;
+                            run.await;
                             anyhow::Ok(())
                         }
                     };

@@ -1,6 +1,7 @@
 //! What admission makes of a Pool that equals another one: refused, warned of or let pass, told by kubectl.
 
 use std::process::Output;
+use std::slice::from_ref;
 
 use anyhow::{Result, ensure};
 use garm_operator_ground::harness::Suite;
@@ -90,10 +91,10 @@ async fn compared(ground: &Ground) -> Result<()> {
         image("other", "other:1"),
     ];
     world.apply(&images).await?;
-    world.apply(&[base.clone()]).await?;
+    world.apply(from_ref(&base)).await?;
 
     let again = base.replace("name: a}", "name: b}");
-    let (is_fine, said) = tried(&world, &["create", "-f", "-"], &[again.clone()]).await?;
+    let (is_fine, said) = tried(&world, &["create", "-f", "-"], from_ref(&again)).await?;
     let expected = "The Pool \"b\" is invalid: spec: Duplicate value: Pool \"a\" has the same scope, provider, image, flavor, osType, osArch, tags, extraSpecs, runner group and prefix; raise its maxRunners instead, or let the two differ in one of these\n";
     ensure!(!is_fine && said == expected, "{said}");
     ensure!(world.get("pool", "b").await?.is_none());

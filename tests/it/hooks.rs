@@ -81,9 +81,11 @@ pub async fn ask(
         "-",
     ];
     poll_until(SOON, "the API server asks the webhooks", async || {
-        let plane = place.plane;
-        let refused = plane.kubectl_with_input(&dry, &wrong.to_string()).await?;
-        let filled = plane.kubectl_with_input(&dry, &short.to_string()).await?;
+        let kubectl = async |object: &Value| {
+            let input = object.to_string();
+            place.plane.kubectl_with_input(&dry, &input).await
+        };
+        let (refused, filled) = (kubectl(&wrong).await?, kubectl(&short).await?);
         let is_asked = String::from_utf8_lossy(&refused.stderr).contains("absolute");
         Ok(Seen::when(is_asked && filled.status.success(), |asked| *asked).map(|_| ()))
     })

@@ -4,11 +4,14 @@
 //! that these servers need.
 
 mod documents;
+mod hooks;
 mod place;
 mod records;
 mod world;
 
+mod admission;
 mod at_once;
+mod certificates;
 mod changes;
 mod comparison;
 mod conversion;
@@ -22,7 +25,6 @@ mod equal_pools;
 mod everything;
 mod faults;
 mod fresh;
-mod hooks;
 mod ids;
 mod input;
 mod kinds;
@@ -62,6 +64,8 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // The longest first: the others run beside it.
     rest::register(&mut suite);
+    certificates::register(&mut suite);
+    admission::register(&mut suite);
     at_once::register(&mut suite);
     changes::register(&mut suite);
     comparison::register(&mut suite);

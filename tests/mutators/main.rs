@@ -9,6 +9,7 @@
     reason = "a test ends at the first surprise"
 )]
 
+mod admission;
 mod conversion;
 mod mutate;
 

@@ -1,5 +1,4 @@
 mod http;
-mod mutations;
 mod refusals;
 
 use std::sync::Arc;

@@ -111,21 +111,28 @@ impl Files {
         self.trouble = Some(trouble);
     }
 
-    /// Reads both files such that the key was read while that certificate stood there.
+    /// Reads both files such that they belong together: while a mounted Secret is swapped, one may be of the old and one of the new, or gone.
     async fn read(&self) -> Result<Texts, String> {
-        let mut certificate = self.text(CERTIFICATE).await?;
+        let mut trouble = String::new();
         for _ in 0..LOOKS {
-            let key = self.text(KEY).await?;
-            let after = self.text(CERTIFICATE).await?;
-            if certificate == after {
-                return Ok((certificate, key));
+            match self.read_once().await {
+                Ok(Some(texts)) => return Ok(texts),
+                Ok(None) => {
+                    let folder = self.folder.display();
+                    trouble = format!("{folder}: the files change faster than they can be read");
+                }
+                Err(error) => trouble = error,
             }
-            certificate = after;
         }
-        Err(format!(
-            "{}: the files change faster than they can be read",
-            self.folder.display()
-        ))
+        Err(trouble)
+    }
+
+    /// Reads both; `None` when the certificate was another one before the key was read.
+    async fn read_once(&self) -> Result<Option<Texts>, String> {
+        let certificate = self.text(CERTIFICATE).await?;
+        let key = self.text(KEY).await?;
+        let is_same = certificate == self.text(CERTIFICATE).await?;
+        Ok(is_same.then_some((certificate, key)))
     }
 
     async fn text(&self, name: &str) -> Result<Vec<u8>, String> {

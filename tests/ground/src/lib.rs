@@ -9,7 +9,6 @@ mod github;
 mod ground;
 mod guard;
 pub mod harness;
-pub mod mutate;
 mod operator;
 pub mod poll;
 mod ports;

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::ExitStatus,
     time::Duration,
@@ -36,6 +37,7 @@ pub struct OperatorCommand {
     kube_url: Option<String>,
     own_namespace: Option<String>,
     garm_url: Option<String>,
+    webhooks: bool,
     guard: Guard,
     directory: PathBuf,
 }
@@ -44,12 +46,12 @@ impl OperatorCommand {
     pub(crate) fn new(program: PathBuf, guard: &Guard, directory: &Path) -> Self {
         Self {
             program,
-            // Without a certificate nobody is ready; who wants webhooks gives an address after this.
-            arguments: vec!["--operator-webhook-bind-address=0".into()],
+            arguments: Vec::new(),
             environment: Vec::new(),
             kube_url: None,
             own_namespace: None,
             garm_url: None,
+            webhooks: false,
             guard: guard.clone(),
             directory: directory.to_owned(),
         }
@@ -92,6 +94,13 @@ impl OperatorCommand {
             .argument(namespace)
     }
 
+    /// Serves webhooks; without a certificate it is then not ready.
+    #[must_use]
+    pub fn webhooks(mut self) -> Self {
+        self.webhooks = true;
+        self
+    }
+
     /// Adds an argument.
     #[must_use]
     pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
@@ -108,7 +117,7 @@ impl OperatorCommand {
 
     /// Starts a process; does not wait until it is ready.
     pub fn start(&self) -> Result<Operator> {
-        let [health, metrics] = free_ports()?;
+        let [health, metrics, webhook] = free_ports()?;
         let name = format!("operator-{}", crate::random_word());
         let mut command = Command::new(&self.program);
         command.env_clear();
@@ -121,6 +130,11 @@ impl OperatorCommand {
         if let Some(url) = &self.garm_url {
             command.arg("--garm-server").arg(url);
         }
+        command.arg(if self.webhooks {
+            format!("--operator-webhook-bind-address=127.0.0.1:{webhook}")
+        } else {
+            "--operator-webhook-bind-address=0".to_owned()
+        });
         command.args(&self.arguments);
         if let Some(url) = &self.kube_url {
             let kubeconfig = self.directory.join(format!("{name}.kubeconfig"));
@@ -150,6 +164,7 @@ impl OperatorCommand {
             http,
             health,
             metrics,
+            webhook,
         })
     }
 }
@@ -161,6 +176,7 @@ pub struct Operator {
     http: Client,
     health: u16,
     metrics: u16,
+    webhook: u16,
 }
 
 impl Operator {
@@ -188,6 +204,11 @@ impl Operator {
     /// A URL of the metrics listener.
     pub fn metrics_url(&self) -> String {
         format!("http://127.0.0.1:{}/metrics", self.metrics)
+    }
+
+    /// Where webhooks are served, when the command says so.
+    pub fn webhook_address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.webhook).into()
     }
 
     /// The metrics as text.
@@ -249,6 +270,11 @@ impl Operator {
     /// Ends it at once (SIGKILL).
     pub async fn kill(&mut self) -> Result<ExitStatus> {
         self.process.kill().await
+    }
+
+    /// Asks it to end (SIGTERM), without waiting.
+    pub fn signal_stop(&self) {
+        self.process.terminate();
     }
 
     /// Asks it to end (SIGTERM) and waits until it has; fails when that takes longer than `limit`.

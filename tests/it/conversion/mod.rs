@@ -8,6 +8,8 @@ mod round_trips;
 
 use garm_operator_ground::harness::Suite;
 
+pub use endpoint::converting;
+
 /// Registers the tests of this module.
 pub fn register(suite: &mut Suite) {
     round_trips::register(suite);

@@ -203,23 +203,20 @@ impl SelfManaged {
             field_manager: Some(MANAGER.to_owned()),
             ..PostParams::default()
         };
-        let written = match found {
-            Some(mut secret) => {
-                // With the version that was read, so that a later one is not undone.
-                secret.data = Some(data);
-                self.secrets.replace(&self.name, &by, &secret).await
-            }
-            None => {
-                let secret = Secret {
-                    metadata: ObjectMeta {
-                        name: Some(self.name.clone()),
-                        ..ObjectMeta::default()
-                    },
-                    data: Some(data),
-                    ..Secret::default()
-                };
-                self.secrets.create(&by, &secret).await
-            }
+        let written = if let Some(mut secret) = found {
+            // With the version that was read, so that a later one is not undone.
+            secret.data = Some(data);
+            self.secrets.replace(&self.name, &by, &secret).await
+        } else {
+            let secret = Secret {
+                metadata: ObjectMeta {
+                    name: Some(self.name.clone()),
+                    ..ObjectMeta::default()
+                },
+                data: Some(data),
+                ..Secret::default()
+            };
+            self.secrets.create(&by, &secret).await
         };
         match written {
             Ok(_) => Ok(true),
