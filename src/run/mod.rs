@@ -79,6 +79,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let ready = webhooks.as_ref().map(|webhooks| webhooks.check(&stop));
     let servers = serve::probes_and_metrics(&config, &registry, &hubs, ready, &serving).await?;
     tokio::spawn(warn_of_missing_crds(kube.clone()));
+    warn_of_idle_settings(&config);
 
     let leadership = stand(&kube, &config, &registry, &stop, &mut parts);
     if let Some(webhooks) = webhooks {
@@ -177,6 +178,17 @@ async fn first_end(parts: &mut Parts, stop: &CancellationToken) -> anyhow::Resul
             Ok(Err(error)) => Err(error),
             Err(error) => Err(anyhow!("a part of the operator failed: {error}")),
         },
+    }
+}
+
+/// Says so when a setting comes to nothing.
+fn warn_of_idle_settings(config: &Config) {
+    let min_idle = config.operator.pool_defaults.min_idle_runners;
+    if min_idle != 0 {
+        tracing::warn!(
+            min_idle,
+            "operator.poolDefaults.minIdleRunners has no effect: the API server fills in the 0 of the CRD before webhooks are asked"
+        );
     }
 }
 
