@@ -11,7 +11,7 @@ use kube::{
     api::{Patch, PatchParams},
     core::{ObjectMeta, Request},
 };
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Map, Value, json};
 
 /// How long a write is remembered for a cache that has not seen it yet. Watches lag by milliseconds; a longer lag
@@ -19,12 +19,12 @@ use serde_json::{Map, Value, json};
 const REMEMBERED: Duration = Duration::from_secs(5);
 
 /// What became of a status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Written {
     /// Nothing was sent: the stored status is as desired, or as near to it as the installed CRD allows.
     Unchanged,
-    /// The differing fields were sent and stored.
-    Sent,
+    /// The differing fields were sent and stored; these are the object's metadata since.
+    Sent(Box<ObjectMeta>),
     /// The object no longer exists.
     Gone,
 }
@@ -120,7 +120,10 @@ impl StatusWriter {
             answer => answer?,
         };
         self.remember(uid, meta, &desired, &patch, &answer);
-        Ok(Written::Sent)
+        let stored = ObjectMeta::deserialize(&answer["metadata"]);
+        stored
+            .map(|stored| Written::Sent(Box::new(stored)))
+            .map_err(kube::Error::SerdeError)
     }
 
     /// Drops what is remembered of the object with this uid: it is gone.

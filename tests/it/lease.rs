@@ -368,8 +368,11 @@ async fn held_by_go(ground: &Ground) -> Result<()> {
     ensure!(ours.lease_writes(0).is_empty(), "it wrote the Lease");
 
     ours.wait_leads(true).await?;
-    let asked = ours.garm.requests();
-    let asked = asked.first().context("nothing asked")?.at;
+    let asked = poll_until(SOON, "a request to GARM", async || {
+        let first = ours.garm.requests().first().map(|request| request.at);
+        Ok(first.map_or(Seen::NotYet("none".to_owned()), Seen::Yes))
+    })
+    .await?;
     ensure!(
         asked.duration_since(renewed) >= Duration::from_secs(4),
         "too early: {:?}",

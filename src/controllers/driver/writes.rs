@@ -219,10 +219,10 @@ pub(super) async fn write_status<C: Controller>(
     {
         Ok(Written::Unchanged) => Ok(object.clone()),
         Ok(Written::Gone) => Err(Next::Done),
-        Ok(Written::Sent) => {
+        Ok(Written::Sent(metadata)) => {
             let mut stored = (**object).clone();
             *stored.status_mut() = Some(status.clone());
-            Ok(Arc::new(stored))
+            Ok(offer(controller, &stored, *metadata))
         }
         Err(error) => Err(kube_failure::<C>(object, "writing the status", &error)),
     }
@@ -230,7 +230,7 @@ pub(super) async fn write_status<C: Controller>(
 
 /// Shows our own write to the store at once, so that no later pass decides on the object as it was before.
 ///
-/// The answer to a write of metadata does not carry the spec. Where the spec has changed meanwhile, nothing is shown: the watch brings the
+/// Of the answer only the metadata are taken. Where the spec has changed meanwhile, nothing is shown: the watch brings the
 /// object whole, and its new generation makes for another pass.
 fn offer<C: Controller>(
     controller: &C,

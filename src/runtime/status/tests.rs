@@ -76,6 +76,10 @@ fn meta(version: &str) -> ObjectMeta {
     }
 }
 
+fn sent() -> Written {
+    Written::Sent(Box::default())
+}
+
 type Kind = k8s_openapi::api::core::v1::ConfigMap;
 
 fn api(fake: &FakeApi) -> Api<Kind> {
@@ -84,7 +88,9 @@ fn api(fake: &FakeApi) -> Api<Kind> {
 
 #[tokio::test]
 async fn writes_once_while_the_cache_is_behind_and_carries_the_version_with_an_id() {
-    let fake = FakeApi::new(|request| Reply::json(&json!({"status": request.body["status"]})));
+    let fake = FakeApi::new(|request| {
+        Reply::json(&json!({"metadata": {}, "status": request.body["status"]}))
+    });
     let writer = StatusWriter::new();
     let desired = json!({"id": "7", "conditions": ready("True", "2026-01-01T00:00:00Z")});
     let again = json!({"id": "7", "conditions": ready("True", "2026-01-01T00:00:05Z")});
@@ -94,7 +100,7 @@ async fn writes_once_while_the_cache_is_behind_and_carries_the_version_with_an_i
         .write(&api(&fake), &meta("1"), none, &desired)
         .await
         .unwrap();
-    assert_eq!(written, Written::Sent);
+    assert_eq!(written, sent());
     // The cache still shows version 1, without a status.
     let written = writer
         .write(&api(&fake), &meta("1"), none, &again)
@@ -118,13 +124,13 @@ async fn writes_once_while_the_cache_is_behind_and_carries_the_version_with_an_i
     let written = writer
         .write(&api(&fake), &meta("2"), Some(&json!({"id": "7"})), &again)
         .await;
-    assert_eq!(written.unwrap(), Written::Sent);
+    assert_eq!(written.unwrap(), sent());
     assert_eq!(fake.requests()[1].body.get("metadata"), None);
 }
 
 #[tokio::test]
 async fn a_pruning_crd_gets_each_status_once() {
-    let fake = FakeApi::new(|_| Reply::json(&json!({"status": {"id": "7"}})));
+    let fake = FakeApi::new(|_| Reply::json(&json!({"metadata": {}, "status": {"id": "7"}})));
     let writer = StatusWriter::new();
     let cached = json!({"id": "7"});
     let desired = json!({"id": "7", "tags": ["a"]});
@@ -141,7 +147,7 @@ async fn a_pruning_crd_gets_each_status_once() {
             .write(&api(&fake), &meta("4"), Some(&cached), &other)
             .await
             .unwrap(),
-        Written::Sent
+        sent()
     );
     writer.forget("u");
     assert!(writer.lock().refused.is_empty());
@@ -153,7 +159,7 @@ async fn sends_everything_when_the_schema_misses_a_field() {
         if request.body["status"].get("selector").is_none() {
             return Reply::status(422, "Invalid", "status.selector: Required value");
         }
-        Reply::json(&json!({"status": request.body["status"]}))
+        Reply::json(&json!({"metadata": {}, "status": request.body["status"]}))
     });
     let writer = StatusWriter::new();
     // As decoded, with the default for what is not stored.
@@ -162,7 +168,7 @@ async fn sends_everything_when_the_schema_misses_a_field() {
     let written = writer
         .write(&api(&fake), &meta("1"), Some(&cached), &desired)
         .await;
-    assert_eq!(written.unwrap(), Written::Sent);
+    assert_eq!(written.unwrap(), sent());
     assert_eq!(fake.requests()[1].body["status"], desired);
 }
 
