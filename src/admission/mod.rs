@@ -38,6 +38,8 @@ pub struct Settings {
     pub wait: Duration,
     /// How long an answer may take in all.
     pub answer: Duration,
+    /// How long a conversion may take.
+    pub conversion: Duration,
     /// Reviews worked on at a time; each may hold 7 MiB.
     pub concurrency: usize,
 }
@@ -51,6 +53,7 @@ impl Settings {
             pool_defaults: config.operator.pool_defaults.clone(),
             wait: config.timings.webhook_wait,
             answer: config.timings.webhook_answer,
+            conversion: config.timings.webhook_conversion,
             concurrency: 100,
         }
     }

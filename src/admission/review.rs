@@ -24,7 +24,7 @@ struct Review<'a> {
 }
 
 /// What the API server asks.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request<'a> {
     /// Id of the request; the answer bears it.

@@ -35,7 +35,10 @@ impl Admission {
     pub fn router(self: Arc<Self>, metrics: &Metrics) -> Router {
         // Turns of its own: our own first lists may call it, and reviews wait for those.
         let turns = Arc::new(Semaphore::new(CONVERSIONS));
-        let guard = Guard::new(&self.settings, &turns, metrics.webhook(CONVERT));
+        let guard = Guard {
+            answer: self.settings.conversion,
+            ..Guard::new(&self.settings, &turns, metrics.webhook(CONVERT))
+        };
         let conversion = guarded(CONVERT, post(convert), CONVERSION, guard);
         let turns = Arc::new(Semaphore::new(self.settings.concurrency));
         HOOKS

@@ -68,8 +68,10 @@ async fn duplicate(
     if mode == DuplicatePools::Allow || !admission.watches(&request.namespace) {
         return Ok(None);
     }
-    admission.loaded(&hubs.pools).await?;
-    admission.loaded(&hubs.images).await?;
+    futures::try_join!(
+        admission.loaded(&hubs.pools),
+        admission.loaded(&hubs.images)
+    )?;
     let name = subject.metadata.name.as_deref().unwrap_or(&request.name);
     let asked = Asked {
         key: &ObjectKey::new(&*request.namespace, name),

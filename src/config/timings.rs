@@ -46,6 +46,8 @@ pub struct Timings {
     pub webhook_wait: Duration,
     /// How long the answer to a review may take: a little less than the API server waits, so that it gets one.
     pub webhook_answer: Duration,
+    /// How long a conversion may take, below the 30 s that the API server waits: it may hold a whole list. Not scaled.
+    pub webhook_conversion: Duration,
     /// How long calls in flight may go on after SIGTERM before they are dropped.
     pub shutdown_drop: Duration,
     /// How long other replicas wait for a renewal of the Lease before they take it over.
@@ -121,6 +123,7 @@ impl Default for Timings {
             kube_call: s(30),
             webhook_wait: s(2),
             webhook_answer: s(4),
+            webhook_conversion: s(25),
             shutdown_drop: s(2),
             lease_duration: s(15),
             lease_renew: s(10),
@@ -158,6 +161,7 @@ impl Timings {
             kube_call: self.kube_call,
             webhook_wait: self.webhook_wait,
             webhook_answer: self.webhook_answer,
+            webhook_conversion: self.webhook_conversion,
             shutdown_drop: self.shutdown_drop,
             lease_duration: f(self.lease_duration),
             lease_renew: f(self.lease_renew),

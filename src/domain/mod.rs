@@ -1,6 +1,6 @@
 //! Pure rules: no client, no clock (time is a parameter), nothing asynchronous.
 //!
-//! Controllers, and later admission and the offline validation, decide with the functions of this module and of nothing else, so each rule
+//! Controllers, admission and the offline validation decide with the functions of this module and of nothing else, so each rule
 //! stands once.
 
 pub mod compare;

@@ -62,18 +62,15 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     )
     .await?;
 
-    // Probes and metrics outlive the work, so that a stopping process still answers.
+    // Probes, metrics and what webhooks know outlive the work: a stopping process still answers, and rightly.
     let serving = CancellationToken::new();
-    let hubs = watches::start(&kube, &config, &registry, &stop);
+    let hubs = watches::start(&kube, &config, &registry, &serving);
     let mut parts = Parts::new();
     let admission = Arc::new(Admission::new(hubs.clone(), Settings::new(&config)));
     let router = Arc::clone(&admission).router(&registry);
-    parts.spawn({
-        let stop = stop.clone();
-        async move {
-            admission.run(&stop).await;
-            Ok(())
-        }
+    tokio::spawn({
+        let serving = serving.clone();
+        async move { admission.run(&serving).await }
     });
     let webhooks = webhooks::open(&config, router, &stop, &mut parts).await?;
     let ready = webhooks.as_ref().map(|webhooks| webhooks.check(&stop));

@@ -9,11 +9,13 @@ use serde::{
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 
+use crate::api::meta::API_VERSION_V1ALPHA1;
+
 /// Bytes of stack for the parser.
 const STACK: usize = 32 << 20;
 
 /// One object of a manifest.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone)]
 pub struct Document {
     /// Name of the file, `-` for standard input.
     pub file: String,
@@ -44,6 +46,16 @@ impl fmt::Display for Unreadable {
 }
 
 impl Document {
+    /// Tells how a field of v1beta1 is spelt in the version of this object.
+    pub fn written<'a>(&self, path: &'a str) -> &'a str {
+        let is_old = self.object["apiVersion"] == API_VERSION_V1ALPHA1;
+        if is_old && path.starts_with("spec.credentialsRef") {
+            "spec.credentialsName"
+        } else {
+            path
+        }
+    }
+
     /// Finds the line of a field; of one that is not written, the line of what it belongs to.
     pub fn line(&self, path: &str) -> u64 {
         let mut path = path;
@@ -73,7 +85,7 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Document>, Unreadable> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let roots = parse(text).map_err(|error| {
         let line = error.location().map(|location| location.line());
-        unreadable(line, malformed(&error))
+        unreadable(line, malformed(&error, text))
     })?;
     let mut documents = Vec::new();
     for root in roots {
@@ -105,9 +117,13 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Document>, Unreadable> {
 }
 
 /// Says what is wrong with a text, without the parser's own words: they can repeat what is written there, and people keep Secrets beside.
-fn malformed(error: &serde_saphyr::Error) -> &'static str {
+fn malformed(error: &serde_saphyr::Error, text: &str) -> &'static str {
     match error.without_snippet() {
         serde_saphyr::Error::DuplicateMappingKey { .. } => "this key is there twice",
+        _ if text.contains("{{") => "looks like a template; render it first",
+        _ if text.contains('\t') => {
+            "not YAML that can be read; is there a tab where spaces are needed?"
+        }
         _ => "not YAML that can be read",
     }
 }
@@ -125,7 +141,7 @@ fn parse(text: &str) -> Result<Vec<Spanned<Node>>, serde_saphyr::Error> {
         let thread = std::thread::Builder::new().stack_size(STACK);
         let parsed = thread
             .spawn_scoped(scope, parse)
-            .map(|thread| thread.join());
+            .map(std::thread::ScopedJoinHandle::join);
         match parsed {
             Ok(Ok(parsed)) => parsed,
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
@@ -195,7 +211,6 @@ fn value(path: &str, node: Node, lines: &mut BTreeMap<String, u64>) -> Value {
 }
 
 /// A YAML node whose parts know their lines.
-#[derive(Debug)]
 enum Node {
     Scalar(Value),
     Sequence(Vec<Spanned<Self>>),
@@ -356,7 +371,7 @@ mod tests {
             ("a: hunter2: x\n", Some(1)),
             ("hunter2: 1\nhunter2: 2\n", Some(2)),
         ] {
-            let error = read("f.yaml", text).unwrap_err();
+            let error = read("f.yaml", text).err().unwrap();
             assert!(!error.to_string().contains("hunter2"), "{error}");
             if line.is_some() {
                 assert_eq!(error.line, line, "{text:?}: {error}");

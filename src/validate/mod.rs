@@ -2,6 +2,7 @@
 
 pub mod document;
 pub mod input;
+mod metadata;
 pub mod object;
 pub mod report;
 pub mod schema;
@@ -13,12 +14,14 @@ use self::input::Input;
 use self::object::{Object, Sort};
 use self::report::{Finding, Report, Severity};
 use self::schema::Schemas;
+use crate::api::meta::GROUP;
 use crate::domain::defaults::PoolDefaults;
 
 /// Judges manifests, each by itself and all together. What the cluster holds is not known here.
 pub fn validate(inputs: &[Input], schemas: &Schemas, defaults: &PoolDefaults) -> Report {
     let mut report = Report::default();
     let mut objects = Vec::new();
+    let mut empty = Vec::new();
     for input in inputs {
         let documents = match document::read(&input.name, &input.text) {
             Ok(documents) => documents,
@@ -27,6 +30,7 @@ pub fn validate(inputs: &[Input], schemas: &Schemas, defaults: &PoolDefaults) ->
                 continue;
             }
         };
+        let before = objects.len();
         for document in documents {
             let line = document.line("");
             match object::judge(document, schemas, defaults) {
@@ -39,14 +43,32 @@ pub fn validate(inputs: &[Input], schemas: &Schemas, defaults: &PoolDefaults) ->
                 Sort::Nameless | Sort::Foreign => {}
             }
         }
+        if input.named && objects.len() == before {
+            empty.push(input.name.as_str());
+        }
     }
     report.objects = objects.len();
     report.findings = objects.iter().flat_map(own).collect();
     report.findings.extend(together::findings(&objects));
+    report.findings.extend(empty.into_iter().map(nothing_in));
     report
         .findings
         .sort_by(|a, b| (&a.file, a.line, &a.field).cmp(&(&b.file, b.line, &b.field)));
     report
+}
+
+/// Says that a file that was named holds no object of ours: a wrong path, or a wrong API group.
+fn nothing_in(file: &str) -> Finding {
+    Finding {
+        file: file.to_owned(),
+        line: 1,
+        kind: String::new(),
+        namespace: String::new(),
+        name: String::new(),
+        severity: Severity::Warning,
+        field: String::new(),
+        message: format!("no object of {GROUP} is in this file"),
+    }
 }
 
 /// What is wrong with an object by itself.

@@ -5,7 +5,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::document::Document;
-use super::schema::Schemas;
+use super::metadata;
+use super::schema::{Schemas, with_integers};
 use crate::api::convert::convert;
 use crate::api::meta::{API_VERSION, API_VERSION_V1ALPHA1, GROUP};
 use crate::api::v1beta1::{
@@ -147,35 +148,28 @@ impl Object {
         }
     }
 
-    /// Names what the API server would refuse of the name and namespace.
+    /// Names what the API server would refuse of the metadata.
     fn check_metadata(&mut self) {
-        let has_pattern = self.document.object["metadata"]["generateName"]
-            .as_str()
-            .is_some_and(|name| !name.is_empty());
-        if self.name.is_empty() && !has_pattern {
+        let metadata = &self.document.object["metadata"];
+        self.faults.extend(metadata::faults(metadata));
+        let has = |field: &str| {
+            metadata[field]
+                .as_str()
+                .is_some_and(|name| !name.is_empty())
+        };
+        let is_told = self
+            .faults
+            .iter()
+            .any(|fault| fault.path.starts_with("metadata"));
+        if !(has("name") || has("generateName") || is_told) {
             self.faults
                 .push(FieldError::required("metadata.name", "or generateName"));
-        } else if !self.name.is_empty() && !is_subdomain(&self.name) {
-            let detail = "must be up to 253 lower-case letters, digits, '-' and '.', and start and end with a letter or digit";
-            self.faults.push(FieldError::invalid(
-                "metadata.name",
-                self.name.as_str(),
-                detail,
-            ));
-        }
-        let is_label = |name: &str| name.len() <= 63 && !name.contains('.') && is_subdomain(name);
-        if !(self.namespace.is_empty() || is_label(&self.namespace)) {
-            let detail = "must be up to 63 lower-case letters, digits and '-'";
-            self.faults.push(FieldError::invalid(
-                "metadata.namespace",
-                self.namespace.as_str(),
-                detail,
-            ));
         }
     }
 
     fn check_spec(&mut self, version: &str, schemas: &Schemas, defaults: &PoolDefaults) {
         let mut raw = self.document.object.clone();
+        with_integers(&mut raw);
         if self.kind == Pool::api_resource().kind {
             fill(&mut raw, defaults);
         }
@@ -187,26 +181,27 @@ impl Object {
             return;
         };
         let Some((meaning, faults, doubts)) = rules(&self.kind, &self.name, object) else {
+            if self.faults.is_empty() && self.kind != "Runner" {
+                let detail = "a field has a type that cannot be read";
+                self.faults.push(FieldError::wrong_type("spec", detail));
+            }
             return;
         };
-        let is_old = version == API_VERSION_V1ALPHA1;
-        let written = |path: &str| {
-            if is_old && path.starts_with("spec.credentialsRef") {
-                "spec.credentialsName".to_owned()
-            } else {
-                path.to_owned()
-            }
-        };
         for fault in faults {
-            let path = written(&fault.path);
-            // What has the wrong type or is absent is told once.
-            if !self.faults.iter().any(|known| known.path == path) {
+            let path = self.document.written(&fault.path).to_owned();
+            // What has the wrong type or is absent is told once, with all below it.
+            let is_told = |known: &FieldError| {
+                let below = path.strip_prefix(&known.path);
+                below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            };
+            if !self.faults.iter().any(is_told) {
                 self.faults.push(FieldError { path, ..fault });
             }
         }
         for doubt in doubts {
             let (path, message) = doubt.split_once(": ").unwrap_or(("", &doubt));
-            self.doubts.push((written(path), message.to_owned()));
+            let path = self.document.written(path).to_owned();
+            self.doubts.push((path, message.to_owned()));
         }
         self.meaning = Some(meaning);
     }
@@ -294,31 +289,4 @@ fn scope<K: Scope + DeserializeOwned>(object: Value) -> Option<Ruled> {
 
 fn decode<K: DeserializeOwned>(object: Value) -> Option<K> {
     serde_json::from_value(object).ok()
-}
-
-/// Tells whether a text can name an object (an RFC 1123 subdomain).
-fn is_subdomain(name: &str) -> bool {
-    let is_label = |label: &str| {
-        let mut bytes = label.bytes();
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        bytes.all(|byte| plain(byte) || byte == b'-')
-            && label.bytes().next().is_some_and(plain)
-            && label.bytes().next_back().is_some_and(plain)
-    };
-    name.len() <= 253 && name.split('.').all(is_label)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn knows_what_can_name_an_object() {
-        for name in ["a", "a-b.c0", "0"] {
-            assert!(is_subdomain(name), "{name}");
-        }
-        for name in ["", "A", "a_b", "-a", "a.", "a..b", "a-.b", &"a".repeat(254)] {
-            assert!(!is_subdomain(name), "{name}");
-        }
-    }
 }

@@ -76,6 +76,10 @@ impl Report {
                 Severity::Error => "",
                 Severity::Warning => "warning: ",
             };
+            let object = match finding.kind.as_str() {
+                "" => String::new(),
+                kind => format!("{kind}/{}: ", finding.name),
+            };
             let field = match finding.field.as_str() {
                 "" => String::new(),
                 field => format!("{field}: "),
@@ -83,8 +87,8 @@ impl Report {
             // Writing into a string does not fail.
             let _ = writeln!(
                 text,
-                "{}:{}: {warning}{}/{}: {field}{}",
-                finding.file, finding.line, finding.kind, finding.name, finding.message
+                "{}:{}: {warning}{object}{field}{}",
+                finding.file, finding.line, finding.message
             );
         }
         text

@@ -169,6 +169,21 @@ fn check_length(path: &str, schema: &JSONSchemaProps, text: &str, faults: &mut V
     }
 }
 
+/// Writes whole numbers as such, `20.0` as 20: so the API server stores them.
+pub fn with_integers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() && is_integer(value) => {
+            #[expect(clippy::cast_possible_truncation, reason = "whole and within 64 bits")]
+            if let Some(whole) = value.as_f64().map(|float| float as i64) {
+                *value = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(with_integers),
+        Value::Object(fields) => fields.values_mut().for_each(with_integers),
+        _ => {}
+    }
+}
+
 /// A whole number that fits 64 bits, `20.0` as well: so the API server takes them.
 fn is_integer(value: &Value) -> bool {
     let whole = |number: f64| number.fract() == 0.0 && number.abs() < 9_223_372_036_854_775_808.0;

@@ -121,6 +121,18 @@ fn finds_equal_pools_and_the_same_object_across_files() {
 }
 
 #[test]
+fn whole_numbers_with_a_point_hide_no_fault() {
+    let text = pool("a")
+        .replace("maxRunners: 4", "maxRunners: 0.0")
+        .replace("tags: [linux]", "tags: []")
+        .replace("kind: Repository, name", "kind: Nope, name");
+    let found = lines(&text).join("\n");
+    for path in ["spec.maxRunners", "spec.tags", "spec.githubScopeRef"] {
+        assert!(found.contains(path), "no {path} in {found}");
+    }
+}
+
+#[test]
 fn another_namespace_is_another_world() {
     let elsewhere = pool("b").replace("name: b", "name: b\n  namespace: team-b");
     let text = [pool("a"), elsewhere, TOOLS.to_owned(), IMAGE.to_owned()].join("---\n");
@@ -155,7 +167,7 @@ fn judges_old_versions_by_the_same_rules() {
 fn skips_what_is_not_ours_and_refuses_what_only_looks_like_it() {
     assert_eq!(
         lines("apiVersion: v1\nkind: Secret\ndata: {a: 1}\n"),
-        [""; 0]
+        ["f.yaml:1: warning: no object of garm-operator.mercedes-benz.com is in this file"]
     );
     assert_eq!(
         lines("apiVersion: garm-operator.mercedes-benz.com/v1beta1\nkind: Pol\n"),

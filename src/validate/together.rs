@@ -40,7 +40,8 @@ pub fn findings(objects: &[Object]) -> Vec<Finding> {
                     "{} {:?} is not among these manifests",
                     reference.kind, reference.name
                 );
-                findings.push(finding(object, Severity::Warning, reference.path, message));
+                let path = object.document.written(reference.path);
+                findings.push(finding(object, Severity::Warning, path, message));
             }
         }
     }
@@ -70,7 +71,11 @@ fn duplicates(objects: &[Object], known: &HashMap<(&str, &str, &str), &Object>) 
         match first.get(&key) {
             Some((other, _)) if other.name == object.name && !object.name.is_empty() => {}
             Some((other, twin)) => {
-                let message = sentence(&other.name, &pool.spec.image_name, &twin.spec.image_name);
+                let name = match other.name.as_str() {
+                    "" => "without a name yet",
+                    name => name,
+                };
+                let message = sentence(name, &pool.spec.image_name, &twin.spec.image_name);
                 let message = format!("{message} ({})", place(other));
                 findings.push(finding(object, Severity::Error, "spec", message));
             }

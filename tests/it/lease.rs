@@ -370,7 +370,7 @@ async fn held_by_go(ground: &Ground) -> Result<()> {
     ours.wait_leads(true).await?;
     let asked = poll_until(SOON, "a request to GARM", async || {
         let first = ours.garm.requests().first().map(|request| request.at);
-        Ok(first.map_or(Seen::NotYet("none".to_owned()), Seen::Yes))
+        Ok(first.map_or_else(|| Seen::NotYet("none".to_owned()), Seen::Yes))
     })
     .await?;
     ensure!(

@@ -196,6 +196,7 @@ async fn webhooks(objects: Vec<Value>) -> Router {
         pool_defaults: PoolDefaults::default(),
         wait: Duration::from_secs(2),
         answer: Duration::from_secs(4),
+        conversion: Duration::from_secs(25),
         concurrency: 100,
     };
     Arc::new(Admission::new(hubs, settings)).router(&Metrics::new())

@@ -120,6 +120,7 @@ async fn an_answer_that_takes_too_long_is_given_up_and_every_answer_is_counted()
     let impatient = Settings {
         wait: Duration::from_secs(60),
         answer: Duration::from_millis(30),
+        conversion: Duration::from_millis(30),
         ..settings()
     };
     let metrics = Metrics::new();

@@ -21,6 +21,7 @@ fn settings() -> Settings {
         pool_defaults: PoolDefaults::default(),
         wait: Duration::from_millis(50),
         answer: Duration::from_secs(4),
+        conversion: Duration::from_secs(4),
         concurrency: 100,
     }
 }

@@ -1,5 +1,7 @@
 //! Pool as old manifests spell it.
 
+use std::fmt;
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +10,7 @@ use crate::api::v1beta1::PoolStatus;
 use crate::api::{refs::TypedRef, schema};
 
 /// What is wanted of the pool.
-#[derive(Clone, CustomResource, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, CustomResource, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[kube(
     group = "garm-operator.mercedes-benz.com",
     version = "v1alpha1",
@@ -58,4 +60,17 @@ pub struct PoolSpec {
     /// First part of the runners' names; `garm` when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runner_prefix: Option<String>,
+}
+
+/// Shows no extraSpecs: people keep secrets there.
+impl fmt::Debug for PoolSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolSpec")
+            .field("github_scope_ref", &self.github_scope_ref)
+            .field("provider_name", &self.provider_name)
+            .field("image_name", &self.image_name)
+            .field("flavor", &self.flavor)
+            .field("tags", &self.tags)
+            .finish_non_exhaustive()
+    }
 }

@@ -1,5 +1,7 @@
 //! Pool: a number of equal runners for one scope.
 
+use std::fmt;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -8,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::{refs::TypedRef, schema};
 
 /// What is wanted of the pool.
-#[derive(Clone, CustomResource, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, CustomResource, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[kube(
     group = "garm-operator.mercedes-benz.com",
     version = "v1beta1",
@@ -171,4 +173,17 @@ pub struct RunnerCounts {
     pub deleting: i64,
     /// Runners in another state, e.g. stopped.
     pub other: i64,
+}
+
+/// Shows no extraSpecs: people keep secrets there.
+impl fmt::Debug for PoolSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolSpec")
+            .field("github_scope_ref", &self.github_scope_ref)
+            .field("provider_name", &self.provider_name)
+            .field("image_name", &self.image_name)
+            .field("flavor", &self.flavor)
+            .field("tags", &self.tags)
+            .finish_non_exhaustive()
+    }
 }

@@ -108,7 +108,11 @@ impl Connections {
         born: Instant,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let router = self.router.clone();
-        let service = service_fn(move |request| router.clone().call(request));
+        let (begun, mut has_begun) = watch::channel(false);
+        let service = service_fn(move |request| {
+            begun.send_replace(true);
+            router.clone().call(request)
+        });
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(self.times.ping)
@@ -118,6 +122,8 @@ impl Connections {
             // The sender lives as long as we do.
             let _ = changes.changed().await;
             sleep_until(born + self.times.connection_age_min).await;
+            // A client that has not said a word yet may be about to: it would find the door shut.
+            let _ = has_begun.wait_for(|begun| *begun).await;
         };
         let end = async {
             tokio::select! {
