@@ -287,7 +287,9 @@ impl Kept {
                     watcher::Event::Apply(object) => self.known = Known::of(&object),
                     watcher::Event::Delete(_) => self.known = Known::Absent,
                 }
-                self.note(None);
+                let absent = "it does not exist, so that the API server asks nothing by it; operator.webhookNamePrefix is what its name begins with";
+                let is_absent = matches!(self.known, Known::Absent);
+                self.note(is_absent.then(|| absent.to_owned()));
             }
             // Whoever may not read it does not know what stands there.
             Err(
@@ -295,7 +297,9 @@ impl Kept {
                 | watcher::Error::WatchStartFailed(kube::Error::Api(status)),
             ) if status.code == 403 => {
                 self.known = Known::Nothing;
-                self.note(Some(status.message.clone()));
+                let rights =
+                    "the operator needs the rights to get, list, watch and patch it by its name";
+                self.note(Some(format!("{}; {rights}", status.message)));
             }
             Err(error) => {
                 // An API server that is away is told by all other watches.
@@ -380,7 +384,7 @@ impl Kept {
                 kind = self.target.kind,
                 name = self.target.name,
                 error,
-                "caBundle cannot be kept; it needs the rights to get, list, watch and patch this object by its name"
+                "caBundle cannot be kept in an object"
             );
         }
         self.trouble = trouble;
