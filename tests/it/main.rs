@@ -52,6 +52,7 @@ mod scaling;
 mod secrets;
 mod sockets;
 mod startup;
+mod statuses;
 mod undecodable;
 mod webhook;
 
@@ -106,6 +107,7 @@ fn main() -> ExitCode {
     secrets::register(&mut suite);
     sockets::register(&mut suite);
     startup::register(&mut suite);
+    statuses::register(&mut suite);
     undecodable::register(&mut suite);
     webhook::register(&mut suite);
     suite.run()
