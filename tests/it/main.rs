@@ -35,6 +35,7 @@ mod leftovers;
 mod lists;
 mod lives;
 mod main_path;
+mod making;
 mod many;
 mod memory;
 mod ownership;
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
     lists::register(&mut suite);
     lives::register(&mut suite);
     main_path::register(&mut suite);
+    making::register(&mut suite);
     many::register(&mut suite);
     memory::register(&mut suite);
     ownership::register(&mut suite);
