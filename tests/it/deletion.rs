@@ -58,7 +58,8 @@ fn force_delete(value: &str) -> Value {
     json!({"metadata": {"annotations": {"garm-operator.mercedes-benz.com/force-delete": value}}})
 }
 
-async fn ensure_no_warning(world: &World<'_>) -> Result<()> {
+/// Fails when there is an event of type Warning in the namespace.
+pub async fn ensure_no_warning(world: &World<'_>) -> Result<()> {
     let mut events = world.list("event").await?;
     events.retain(|event| event["type"] == "Warning");
     let notes: Vec<&Value> = events.iter().map(|event| &event["note"]).collect();
@@ -149,7 +150,7 @@ async fn busy(ground: &Ground, version: GarmVersion) -> Result<()> {
 }
 
 /// Removes everything from GARM with its own API.
-async fn empty(garm: &Garm) -> Result<()> {
+pub async fn empty(garm: &Garm) -> Result<()> {
     let api = garm.api();
     let quiet = json!({"enabled": false, "min_idle_runners": 0});
     for pool in api.list("/pools").await? {
@@ -164,7 +165,13 @@ async fn empty(garm: &Garm) -> Result<()> {
             );
             api.call("DELETE", &path, &Value::Null).await?;
         }
-        for kind in ["/pools", "/repositories", "/github/credentials"] {
+        for kind in [
+            "/pools",
+            "/repositories",
+            "/organizations",
+            "/enterprises",
+            "/github/credentials",
+        ] {
             for object in api.list(kind).await? {
                 let id = object["id"].to_string();
                 let path = format!("{kind}/{}", id.trim_matches('"'));

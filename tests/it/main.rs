@@ -35,6 +35,7 @@ mod leftovers;
 mod lists;
 mod lives;
 mod main_path;
+mod making;
 mod many;
 mod memory;
 mod ownership;
@@ -52,6 +53,7 @@ mod scaling;
 mod secrets;
 mod sockets;
 mod startup;
+mod statuses;
 mod undecodable;
 mod webhook;
 
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
     lists::register(&mut suite);
     lives::register(&mut suite);
     main_path::register(&mut suite);
+    making::register(&mut suite);
     many::register(&mut suite);
     memory::register(&mut suite);
     ownership::register(&mut suite);
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
     secrets::register(&mut suite);
     sockets::register(&mut suite);
     startup::register(&mut suite);
+    statuses::register(&mut suite);
     undecodable::register(&mut suite);
     webhook::register(&mut suite);
     suite.run()

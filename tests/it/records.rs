@@ -49,6 +49,11 @@ impl World<'_> {
         self.kube.writes_since(mark.kube)
     }
 
+    /// What the operator asked Kubernetes since the mark.
+    pub fn kube_requests(&self, mark: Mark) -> Vec<Recorded> {
+        self.kube.since(mark.kube)
+    }
+
     /// Fails when the operator wrote anything anywhere since the mark, events included.
     pub fn ensure_nothing_written(&self, mark: Mark) -> Result<()> {
         let garm = told(&self.garm_writes(mark));

@@ -14,6 +14,7 @@ use crate::world::{Mark, SOON, World, pool};
 
 /// Registers the tests of this module.
 pub fn register(suite: &mut Suite) {
+    suite.test_on_each_garm("a_socket_comes_from_nowhere_and_asks_for_all", asking);
     suite.test_on_each_garm("a_socket_that_hangs_is_given_up", hanging);
     suite.test_on_each_garm("a_socket_that_closes_again_and_again_is_reopened", closing);
 }
@@ -75,6 +76,31 @@ async fn wait_socket(world: &World<'_>, mark: Mark) -> Result<()> {
             world.garm.proxy().sockets() == 1 && world.garm_count(mark, "GET /instances") > 0
         })
         .await
+}
+
+async fn asking(ground: &Ground, version: GarmVersion) -> Result<()> {
+    let world = World::with(ground, version, quiet_garm()).await?;
+    let operator = world.operator().await?;
+    let proxy = world.garm.proxy();
+    wait_socket(&world, Mark::START).await?;
+    proxy.drop_sockets();
+    world
+        .wait_for("it is dialled again", || {
+            dials(&world, Mark::START).len() == 2 && proxy.openings().len() == 2
+        })
+        .await?;
+    for dial in dials(&world, Mark::START) {
+        let headers = dial.upgrade.context("a dial asks for a websocket")?;
+        // GARM refuses origins that it does not know.
+        ensure!(!headers.contains_key("origin"), "an origin");
+        ensure!(headers.contains_key("authorization"), "no token");
+    }
+    let openings = proxy.openings();
+    ensure!(
+        openings == [r#"{"send-everything": true}"#; 2],
+        "{openings:?}"
+    );
+    world.finish(operator).await
 }
 
 async fn hanging(ground: &Ground, version: GarmVersion) -> Result<()> {

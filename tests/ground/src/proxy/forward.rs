@@ -57,7 +57,9 @@ async fn answer(
         let bytes = body.collect().await.context("read the request")?.to_bytes();
         (bytes.clone(), whole(bytes))
     };
-    let (seq, route) = shared.records.arrived(&parts.method, &parts.uri, &recorded);
+    let (seq, route) = shared
+        .records
+        .arrived(&parts.method, &parts.uri, &parts.headers, &recorded);
     let fault = shared.rules.fault_for(&parts.method, &parts.uri, &route);
     match &fault {
         Some(Fault::Delay(time)) => tokio::time::sleep(*time).await,
@@ -170,14 +172,14 @@ fn tunnel_if_upgraded(
         let (Ok(client), Ok(server)) = tokio::join!(client_side, server_side) else {
             return;
         };
-        let (mut from_client, to_client) = tokio::io::split(TokioIo::new(client));
-        let (from_server, mut to_server) = tokio::io::split(TokioIo::new(server));
+        let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
+        let (from_server, to_server) = tokio::io::split(TokioIo::new(server));
         shared.open_tunnels.fetch_add(1, Ordering::SeqCst);
         // Either side may close at any time.
         tokio::select! {
             () = cut.cancelled() => {}
             _ = shared.frames.relay(from_server, to_client) => {}
-            _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
+            _ = shared.frames.overhear(from_client, to_server) => {}
         }
         shared.open_tunnels.fetch_sub(1, Ordering::SeqCst);
     });

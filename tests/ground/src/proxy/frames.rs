@@ -1,4 +1,5 @@
-//! Frames of websockets on their way from the server to the client, which a test holds, changes, drops, doubles and slips in.
+//! Frames of websockets: those on their way from the server to the client, which a test holds, changes, drops, doubles and slips in, and the
+//! first of the client.
 
 use std::{
     fmt, io,
@@ -46,6 +47,8 @@ pub(super) struct Frames {
     edit: Mutex<Option<EditFrame>>,
     held: watch::Sender<bool>,
     slipped: broadcast::Sender<Frame>,
+    /// The first frames of all clients.
+    openings: Mutex<Vec<String>>,
 }
 
 impl Default for Frames {
@@ -54,6 +57,7 @@ impl Default for Frames {
             edit: Mutex::default(),
             held: watch::Sender::new(false),
             slipped: broadcast::Sender::new(BACKLOG),
+            openings: Mutex::default(),
         }
     }
 }
@@ -76,6 +80,32 @@ impl Frames {
     pub fn slip(&self, frame: Frame) {
         // Fails only when no websocket is open.
         let _ = self.slipped.send(frame);
+    }
+
+    /// What the client of each websocket said first, oldest first.
+    pub fn openings(&self) -> Vec<String> {
+        self.openings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Passes on what a client says until either side ends, and notes its first frame where that is a text.
+    pub async fn overhear(
+        &self,
+        mut client: impl AsyncRead + Unpin,
+        mut server: impl AsyncWrite + Unpin,
+    ) -> io::Result<()> {
+        let (bytes, text) = read_short_text(&mut client).await?;
+        if let Some(text) = text {
+            self.openings
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(text);
+        }
+        server.write_all(&bytes).await?;
+        server.flush().await?;
+        tokio::io::copy(&mut client, &mut server).await.map(drop)
     }
 
     /// Passes frames on until either side ends.
@@ -159,6 +189,25 @@ async fn read_frame(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Raw> {
     Ok(Raw { first, payload })
 }
 
+/// Reads the beginning of what a client says: a whole frame with its text if it is a short text, and else what tells that it is none.
+async fn read_short_text(
+    from: &mut (impl AsyncRead + Unpin),
+) -> io::Result<(Vec<u8>, Option<String>)> {
+    let mut head = [0; 2];
+    from.read_exact(&mut head).await?;
+    // A client masks all that it says.
+    let length = usize::from(head[1] & 0x7F);
+    if head[0] != WHOLE_TEXT || head[1] & 0x80 == 0 || length >= 126 {
+        return Ok((head.to_vec(), None));
+    }
+    let mut rest = vec![0; 4 + length];
+    from.read_exact(&mut rest).await?;
+    let (mask, masked) = rest.split_at(4);
+    let plain = masked.iter().zip(mask.iter().cycle());
+    let text = String::from_utf8(plain.map(|(byte, mask)| byte ^ mask).collect()).ok();
+    Ok(([&head[..], &rest].concat(), text))
+}
+
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first];
     let length = payload.len();
@@ -189,6 +238,21 @@ mod tests {
             let raw = read_frame(&mut bytes.as_slice()).await.unwrap();
             assert_eq!((raw.first, raw.payload), (WHOLE_TEXT, payload));
             assert!(read_frame(&mut &bytes[..bytes.len() - 1]).await.is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_text_of_a_client_is_noted_and_all_it_says_passed_on() {
+        let masked = [0x81, 0x82, 1, 2, 3, 4, b'h' ^ 1, b'i' ^ 2];
+        let ping = [0x89, 0x80, 1, 2, 3, 4];
+        for (said, openings) in [
+            ([&masked[..], &ping].concat(), vec!["hi".to_owned()]),
+            ([&ping[..], &masked].concat(), Vec::new()),
+        ] {
+            let frames = Frames::default();
+            let mut got = Vec::new();
+            frames.overhear(said.as_slice(), &mut got).await.unwrap();
+            assert_eq!((got, frames.openings()), (said, openings));
         }
     }
 

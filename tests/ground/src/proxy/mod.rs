@@ -215,6 +215,11 @@ impl Proxy {
         self.shared.frames.edit(Some(Arc::new(edit)));
     }
 
+    /// What the client of each websocket said first, oldest first, where that was a short text.
+    pub fn openings(&self) -> Vec<String> {
+        self.shared.frames.openings()
+    }
+
     /// Ends [`Proxy::edit_frames`].
     pub fn pass_frames(&self) {
         self.shared.frames.edit(None);

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use http::{Method, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri, header::UPGRADE};
 use hyper::body::Bytes;
 
 /// How much of a request's body is kept, in bytes.
@@ -42,6 +42,8 @@ pub struct Recorded {
     pub status: Option<u16>,
     /// The body of a write, at most 64 KiB of it.
     pub body: Option<Bytes>,
+    /// The headers of a request for another protocol, such as that of a websocket; `None` for all others.
+    pub upgrade: Option<HeaderMap>,
     dialect: Dialect,
 }
 
@@ -111,7 +113,13 @@ impl Records {
     }
 
     /// Notes a request and returns its number and its route.
-    pub fn arrived(&self, method: &Method, uri: &Uri, body: &Bytes) -> (usize, String) {
+    pub fn arrived(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> (usize, String) {
         let route = format!("{method} {}", fold(self.dialect, uri.path()));
         let seq = self.with(|all| {
             let seq = all.len();
@@ -124,6 +132,7 @@ impl Records {
                 route: route.clone(),
                 status: None,
                 body: (!body.is_empty()).then(|| body.slice(..body.len().min(BODY_LIMIT))),
+                upgrade: headers.contains_key(UPGRADE).then(|| headers.clone()),
                 dialect: self.dialect,
             });
             seq
@@ -283,7 +292,12 @@ mod tests {
     fn tells_writes_from_bookkeeping_and_events() {
         let kinds = |dialect, method: Method, path: &'static str| {
             let records = Records::new(dialect);
-            records.arrived(&method, &Uri::from_static(path), &Bytes::new());
+            records.arrived(
+                &method,
+                &Uri::from_static(path),
+                &HeaderMap::new(),
+                &Bytes::new(),
+            );
             let request = records.since(0).remove(0);
             (request.is_write(), request.is_event())
         };
