@@ -44,6 +44,7 @@ mod process;
 mod reach;
 mod recovery;
 mod refusals;
+mod remains;
 mod rest;
 mod rights;
 mod rows;
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
     reach::register(&mut suite);
     recovery::register(&mut suite);
     refusals::register(&mut suite);
+    remains::register(&mut suite);
     rights::register(&mut suite);
     rows::register(&mut suite);
     runner_rows::register(&mut suite);

@@ -11,7 +11,7 @@ use garm_operator_ground::{Ground, Job, Owner};
 use serde_json::{Value, json};
 
 use crate::deletion::ensure_no_warning;
-use crate::world::{SOON, World, condition, message};
+use crate::world::{Mark, SOON, World, condition, message};
 
 /// Registers the tests of this module.
 pub fn register(suite: &mut Suite) {
@@ -34,6 +34,17 @@ fn name_of(instances: &[Value], field: &str, value: &str) -> Result<String> {
     let found: Vec<&Value> = instances.iter().filter(|i| i[field] == value).collect();
     ensure!(found.len() == 1, "{field} {value} in {instances:?}");
     Ok(found[0]["name"].as_str().context("no name")?.to_owned())
+}
+
+/// What the operator changed in GARM since the mark, as method, path, query and body.
+fn writes(world: &World<'_>, mark: Mark) -> Vec<String> {
+    let writes = world.garm_writes(mark).into_iter();
+    writes
+        .map(|write| {
+            let (method, path, query) = (&write.method, &write.path, &write.query);
+            format!("{method} {path}?{query} {}", write.json())
+        })
+        .collect()
 }
 
 async fn three(ground: &Ground, version: GarmVersion) -> Result<()> {
@@ -120,14 +131,7 @@ async fn three(ground: &Ground, version: GarmVersion) -> Result<()> {
     let empty = Instant::now();
     world.wait_gone("pool", "small").await?;
     ensure!(empty.elapsed() < IN_TIME, "{:?}", empty.elapsed());
-    let writes: Vec<String> = world
-        .garm_writes(mark)
-        .into_iter()
-        .map(|write| {
-            let (method, path, query) = (&write.method, &write.path, &write.query);
-            format!("{method} {path}?{query} {}", write.json())
-        })
-        .collect();
+    let writes = writes(&world, mark);
     let pool = format!("/api/v1/pools/{id}");
     let expected = [
         format!("PUT {pool}? {{\"enabled\":false,\"min_idle_runners\":0}}"),
