@@ -98,18 +98,19 @@ where
     change_finalizers(api, meta, |meta| with_finalizer(meta, finalizer)).await
 }
 
-/// Removes `finalizer` from the object with this metadata; an object that is gone has none.
+/// Removes `finalizer` from the object with this metadata; an object that is gone has none. Answers the metadata as they are since, of an
+/// object that goes with its last finalizer those that it had in the end.
 pub async fn remove_finalizer<K>(
     api: &Api<K>,
     meta: &ObjectMeta,
     finalizer: &str,
-) -> kube::Result<()>
+) -> kube::Result<Option<ObjectMeta>>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
     match change_finalizers(api, meta, |meta| without_finalizer(meta, finalizer)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Ok(meta) => Ok(Some(meta)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
 }

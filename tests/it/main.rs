@@ -56,6 +56,7 @@ mod sockets;
 mod startup;
 mod statuses;
 mod undecodable;
+mod vanished;
 mod webhook;
 
 use std::process::ExitCode;
@@ -113,6 +114,7 @@ fn main() -> ExitCode {
     startup::register(&mut suite);
     statuses::register(&mut suite);
     undecodable::register(&mut suite);
+    vanished::register(&mut suite);
     webhook::register(&mut suite);
     suite.run()
 }

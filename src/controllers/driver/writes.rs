@@ -101,7 +101,15 @@ pub(super) async fn release<C: Controller>(controller: &C, object: &C::Object) -
     };
     let api = controller.context().api::<C::Object>(object.meta());
     match write_meta::remove_finalizer(&api, object.meta(), finalizer).await {
-        Ok(()) => {
+        Ok(since) => {
+            if let Some(mut since) = since {
+                // The store knows at once that nothing is left to do, or a pass amid a slow watch would let go of it again.
+                since
+                    .finalizers
+                    .get_or_insert_default()
+                    .retain(|one| one != finalizer);
+                offer(controller, object, since);
+            }
             let uid = object.meta().uid.as_deref().unwrap_or_default();
             controller.context().status.forget(uid);
             controller.forget(object);

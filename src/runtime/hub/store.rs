@@ -113,7 +113,11 @@ impl<K: Resource> Store<K> {
         prune(object.meta_mut());
         let key = ObjectKey::of(object.meta());
         let old = self.get(&key)?;
-        let newer = version(object.meta()) > version(old.meta());
+        // An object that goes with its last finalizer keeps its version until the watch tells of its end.
+        let count = |meta: &ObjectMeta| meta.finalizers.iter().flatten().count();
+        let lost_finalizer = count(object.meta()) < count(old.meta());
+        let newer = version(object.meta()) > version(old.meta())
+            || (lost_finalizer && version(object.meta()) == version(old.meta()));
         if old.meta().uid != object.meta().uid || !newer {
             return None;
         }
@@ -374,6 +378,19 @@ mod tests {
             (names(&store.by("newer")), names(&store.by("ours"))),
             (vec!["a"], vec![])
         );
+    }
+
+    #[test]
+    fn a_finalizer_that_went_stays_away_though_the_version_is_the_same() {
+        let mut store = store();
+        let mut object = held("a", 5, "x");
+        object.meta_mut().finalizers = Some(vec!["f".to_owned()]);
+        store.put(Guarded(Ok(object.clone())));
+        object.meta_mut().finalizers = None;
+        assert!(store.offer(object.clone()).is_some());
+        let stored = store.get(&ObjectKey::of(object.meta())).unwrap();
+        assert_eq!(stored.meta().finalizers, None);
+        assert_eq!(store.offer(object), None, "nothing more went");
     }
 
     #[test]
