@@ -5,6 +5,9 @@ use super::meta::GROUP;
 /// What the names begin with unless an installation chooses otherwise (`operator.webhookNamePrefix`).
 pub const PREFIX: &str = "garm-operator";
 
+/// Namespace that the shipped manifests install into, as the Go operator's do.
+pub const NAMESPACE: &str = "garm-operator-system";
+
 /// Plural names of the kinds that come in two versions, so that their CRDs name a conversion webhook.
 pub const CONVERTED: [&str; 4] = ["enterprises", "organizations", "pools", "repositories"];
 

@@ -12,7 +12,7 @@ use kube::CustomResourceExt;
 use serde_json::Value;
 
 use super::File;
-use crate::api::install::{PREFIX, webhook_service};
+use crate::api::install::{NAMESPACE, PREFIX, webhook_service};
 use crate::api::v1alpha1;
 use crate::api::v1beta1::{
     Enterprise, GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Organization, Pool,
@@ -85,7 +85,7 @@ fn with_old(
 fn by_webhook(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let service = ServiceReference {
         name: webhook_service(PREFIX),
-        namespace: "garm-operator-system".to_owned(),
+        namespace: NAMESPACE.to_owned(),
         path: Some("/convert".to_owned()),
         port: None,
     };

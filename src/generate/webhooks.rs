@@ -6,12 +6,8 @@ use serde_json::{Value, json};
 
 use super::File;
 use crate::admission::hooks::{HOOKS, Hook, Operation, Phase};
+use crate::api::install::{self, NAMESPACE, PREFIX};
 use crate::api::meta::{GROUP, VERSION};
-
-/// Namespace that the operator is installed in.
-const NAMESPACE: &str = "garm-operator-system";
-/// What the names of these objects begin with, as in the Go operator's manifests.
-const PREFIX: &str = "garm-operator";
 
 /// Where the CA certificates come from by which the API server knows us.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,13 +66,19 @@ pub fn files() -> anyhow::Result<Vec<File>> {
 }
 
 fn service_name() -> String {
-    format!("{PREFIX}-webhook-service")
+    install::webhook_service(PREFIX)
 }
 
 fn configuration(phase: Phase, ca: CaBundle) -> Value {
-    let (kind, word) = match phase {
-        Phase::Mutating => ("MutatingWebhookConfiguration", "mutating"),
-        Phase::Validating => ("ValidatingWebhookConfiguration", "validating"),
+    let (kind, name) = match phase {
+        Phase::Mutating => (
+            "MutatingWebhookConfiguration",
+            install::mutating_webhooks(PREFIX),
+        ),
+        Phase::Validating => (
+            "ValidatingWebhookConfiguration",
+            install::validating_webhooks(PREFIX),
+        ),
     };
     let webhooks: Vec<Value> = HOOKS
         .iter()
@@ -86,7 +88,7 @@ fn configuration(phase: Phase, ca: CaBundle) -> Value {
     let mut object = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
-        "metadata": {"name": format!("{PREFIX}-{word}-webhook-configuration")},
+        "metadata": {"name": name},
         "webhooks": webhooks,
     });
     if ca == CaBundle::CertManager {
