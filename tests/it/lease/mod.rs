@@ -1,17 +1,19 @@
 //! Several replicas: all serve, one works, and another takes over however that one goes.
 
+mod busy;
+mod churn;
 mod ends;
 mod go;
 mod rights;
 mod roles;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use garm_operator_ground::Operator;
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::proxy::{Proxy, Recorded};
+use garm_operator_ground::{Operator, OperatorCommand};
 use http::Method;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -23,6 +25,7 @@ use crate::world::{SOON, World, told};
 pub fn register(suite: &mut Suite) {
     roles::register(suite);
     ends::register(suite);
+    busy::register(suite);
     go::register(suite);
     rights::register(suite);
 }
@@ -50,9 +53,13 @@ impl Replica {
     }
 
     async fn start_by(world: &World<'_>, kube: Proxy) -> Result<Self> {
+        Self::start_as(world, kube, &world.command()).await
+    }
+
+    async fn start_as(world: &World<'_>, kube: Proxy, command: &OperatorCommand) -> Result<Self> {
         let garm = world.garm.another_proxy().await?;
-        let command = world
-            .command()
+        let command = command
+            .clone()
             .kubernetes(&kube)
             .garm_proxy(&garm)
             .own_namespace(&world.namespace)
@@ -105,6 +112,14 @@ impl Replica {
         let mut all = self.kube.since(kube);
         all.retain(|one| one.path.contains("/leases") && one.method != Method::GET);
         all
+    }
+
+    /// When it sent the first and the last request that wrote the Lease, as far as the API server took them.
+    fn held(&self) -> Result<(Instant, Instant)> {
+        let mut writes = self.lease_writes(0);
+        writes.retain(|one| one.status.is_some_and(|status| status < 300));
+        let (first, last) = writes.first().zip(writes.last()).context("no Lease")?;
+        Ok((first.at, last.at))
     }
 }
 
