@@ -6,6 +6,7 @@ mod ends;
 mod go;
 mod rights;
 mod roles;
+mod unelected;
 
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ pub fn register(suite: &mut Suite) {
     busy::register(suite);
     go::register(suite);
     rights::register(suite);
+    unelected::register(suite);
 }
 
 const LEASE: &str = "b608d8b3.mercedes-benz.com";
@@ -52,19 +54,28 @@ impl Replica {
         Self::start_by(world, kube).await
     }
 
+    /// Starts one that knows nothing of the Lease.
+    async fn start_alone(world: &World<'_>) -> Result<Self> {
+        let kube = world.plane.proxy().await?;
+        Self::run(world, kube, world.command()).await
+    }
+
     async fn start_by(world: &World<'_>, kube: Proxy) -> Result<Self> {
         Self::start_as(world, kube, &world.command()).await
     }
 
     async fn start_as(world: &World<'_>, kube: Proxy, command: &OperatorCommand) -> Result<Self> {
-        let garm = world.garm.another_proxy().await?;
         let command = command
             .clone()
-            .kubernetes(&kube)
-            .garm_proxy(&garm)
             .own_namespace(&world.namespace)
             .argument("--operator-leader-election=true")
             .argument(SCALE);
+        Self::run(world, kube, command).await
+    }
+
+    async fn run(world: &World<'_>, kube: Proxy, command: OperatorCommand) -> Result<Self> {
+        let garm = world.garm.another_proxy().await?;
+        let command = command.kubernetes(&kube).garm_proxy(&garm);
         let operator = world.start(&command).await?;
         Ok(Self {
             kube,
