@@ -15,7 +15,7 @@ use crate::api::meta::is_terminating;
 use crate::api::refs::TypedRef;
 use crate::api::v1beta1::{
     Enterprise, GarmServerConfigSpec, GitHubCredentialSpec, GitHubEndpointSpec, ImageSpec,
-    Organization, PoolSpec, Repository,
+    Organization, Pool, PoolSpec, Repository,
 };
 use crate::domain::duplicate::DuplicatePools;
 use crate::domain::field::FieldError;
@@ -31,6 +31,7 @@ const LISTED: usize = 10;
 /// Judges a request by the kind of its object. What is not judged is allowed.
 pub async fn judge(admission: &Admission, request: &Request<'_>) -> Result<Outcome, Stop> {
     match &*request.kind.kind {
+        "Pool" if request.operation == Operation::Delete => Ok(notice_pool(admission, request)),
         "Pool" => judge_pool(admission, request).await,
         "Image" => judge_image(admission, request).await,
         Repository::NAME => judge_scope::<Repository>(admission, request).await,
@@ -103,6 +104,17 @@ fn absent_for_pool(admission: &Admission, namespace: &str, spec: &PoolSpec) -> V
     scope.into_iter().chain(image).collect()
 }
 
+/// Takes note of a Pool whose deletion begins, which the watch shows only after its Image may have been deleted too.
+fn notice_pool(admission: &Admission, request: &Request<'_>) -> Outcome {
+    let (metadata, _) = request.deleted::<PoolSpec>();
+    if let Some(uid) = metadata.uid
+        && !request.is_dry_run()
+    {
+        admission.leaving.note(uid, Instant::now());
+    }
+    Outcome::allowed()
+}
+
 /// An Image may go unless a living Pool of its namespace is known to use it. A Pool that is going as well keeps nothing.
 async fn judge_image(admission: &Admission, request: &Request<'_>) -> Result<Outcome, Stop> {
     let hubs = &admission.hubs;
@@ -116,9 +128,14 @@ async fn judge_image(admission: &Admission, request: &Request<'_>) -> Result<Out
     let users = hubs
         .pools
         .by(&reference_index("image", &request.namespace, name));
+    let now = Instant::now();
+    let stays = |pool: &Pool| {
+        let uid = pool.metadata.uid.as_deref().unwrap_or_default();
+        !is_terminating(&pool.metadata) && !admission.leaving.has(uid, now)
+    };
     let users: Vec<String> = users
         .iter()
-        .filter(|pool| !is_terminating(&pool.metadata))
+        .filter(|pool| stays(pool))
         .map(|pool| pool.name_any())
         .collect();
     if users.is_empty() {

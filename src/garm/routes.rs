@@ -186,6 +186,7 @@ impl Client {
         let args = [kind.path(), id];
         let mut call = get("webhook.Get", "/{entities}/{id}/webhook", &args);
         call.lane = Lane::GitHub;
+        // GARM answers 500 for GitHub's failures too.
         call.may_repeat = false;
         self.answer(call).await
     }
@@ -202,7 +203,6 @@ impl Client {
         let args = [kind.path(), id];
         let mut call = delete("webhook.Uninstall", "/{entities}/{id}/webhook", &args);
         call.lane = Lane::GitHub;
-        call.may_repeat = false;
         self.done(call).await
     }
 
@@ -281,8 +281,6 @@ impl Client {
             call.request.query = &[("forceRemove", "true")];
         }
         call.lane = Lane::GitHub;
-        // GARM answers 500 for GitHub's failures too; the next reconcile asks again.
-        call.may_repeat = false;
         self.done(call).await
     }
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::Rng as _;
+
 use jiff::Timestamp;
 use secrecy::SecretString;
 use url::Url;
@@ -100,7 +102,7 @@ pub struct Timings {
     pub call: Duration,
     /// How long a write keeps others back at most; one that takes longer no longer holds GARM's database.
     pub write_turn: Duration,
-    /// First pause before a call that GARM failed without details is tried again; it doubles twice.
+    /// Longest pause before something is tried again that GARM's locked database failed.
     pub retry: Duration,
     /// Pauses between logins that GARM refuses, first and longest.
     pub login_backoff: (Duration, Duration),
@@ -128,6 +130,13 @@ pub struct Timings {
     pub reread_delay: Duration,
     /// How often an entity whose pool manager stands still is read: at first, for how long, and then.
     pub manager_watch: (Duration, Duration, Duration),
+}
+
+impl Timings {
+    /// Draws the pause before something is tried again that GARM's locked database failed: not all at once once more.
+    pub fn pause(&self) -> Duration {
+        self.retry.mul_f64(rand::rng().random_range(0.5..1.0))
+    }
 }
 
 impl Default for Timings {

@@ -154,30 +154,57 @@ async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
             )
             .await;
     }
-    let mut observed = match controller.observe(&object).await {
-        Ok(observed) => observed,
-        Err(verdict) => return stand(controller, &object, None, &verdict, None).await,
-    };
-    let done = apply(controller, object, &mut observed).await;
-    match done {
+    match bring(controller, object).await {
         Err(next) => next,
-        Ok(Applied { object, plan }) if plan.release => release(controller, &object).await,
-        Ok(Applied { object, plan }) => {
-            stand(
-                controller,
-                &object,
-                Some(&observed),
-                &plan.verdict,
-                plan.wake,
-            )
-            .await
+        Ok(Brought { object, plan, .. }) if plan.release => release(controller, &object).await,
+        Ok(Brought {
+            object,
+            observed,
+            plan,
+        }) => {
+            let (verdict, wake) = (&plan.verdict, plan.wake);
+            stand(controller, &object, observed.as_ref(), verdict, wake).await
         }
     }
 }
 
-/// What is left when the steps are done: the object as last stored and the plan that had no more steps (or whose step failed).
-struct Applied<C: Controller> {
+/// Observes, plans and applies; once more from the start where GARM's database was locked, since only a new look tells what came of the call.
+async fn bring<C: Controller>(controller: &C, object: Arc<C::Object>) -> Result<Brought<C>, Next> {
+    let brought = try_to_bring(controller, object).await?;
+    if !matches!(brought.plan.verdict, Verdict::Locked { .. }) {
+        return Ok(brought);
+    }
+    tokio::time::sleep(controller.context().timings.garm.pause()).await;
+    try_to_bring(controller, brought.object).await
+}
+
+async fn try_to_bring<C: Controller>(
+    controller: &C,
     object: Arc<C::Object>,
+) -> Result<Brought<C>, Next> {
+    let mut observed = match controller.observe(&object).await {
+        Ok(observed) => observed,
+        Err(verdict) => {
+            return Ok(Brought {
+                object,
+                observed: None,
+                plan: Plan::idle(verdict),
+            });
+        }
+    };
+    let (object, plan) = apply(controller, object, &mut observed).await?;
+    Ok(Brought {
+        object,
+        observed: Some(observed),
+        plan,
+    })
+}
+
+/// What is left when the steps are done: the object as last stored and the plan that had no more steps (or whose step failed).
+struct Brought<C: Controller> {
+    object: Arc<C::Object>,
+    /// What is known by now; `None` where it could not be found out.
+    observed: Option<C::Observed>,
     plan: Plan<C::Step>,
 }
 
@@ -225,7 +252,7 @@ async fn apply<C: Controller>(
     controller: &C,
     mut object: Arc<C::Object>,
     observed: &mut C::Observed,
-) -> Result<Applied<C>, Next> {
+) -> Result<(Arc<C::Object>, Plan<C::Step>), Next> {
     let context = controller.context();
     let mut memory = Memory::default();
     let mut plan = controller.plan(&object, observed, Timestamp::now());
@@ -285,7 +312,7 @@ async fn apply<C: Controller>(
     if memory != Memory::default() {
         object = remember(controller, object, memory).await?;
     }
-    Ok(Applied { object, plan })
+    Ok((object, plan))
 }
 
 /// Makes the call of a step. What is told of its beginning goes out meanwhile: the call waits for no event.

@@ -40,6 +40,8 @@ pub struct Recorded {
     pub route: String,
     /// What was answered; `None` while it is not or when the connection was closed instead.
     pub status: Option<u16>,
+    /// Whether GARM itself, and no fault of ours, answered 500 without details: its database was locked, as happens to any call.
+    pub locked: bool,
     /// The body of a write, at most 64 KiB of it.
     pub body: Option<Bytes>,
     /// The headers of a request for another protocol, such as that of a websocket; `None` for all others.
@@ -131,6 +133,7 @@ impl Records {
                 query: uri.query().unwrap_or_default().to_owned(),
                 route: route.clone(),
                 status: None,
+                locked: false,
                 body: (!body.is_empty()).then(|| body.slice(..body.len().min(BODY_LIMIT))),
                 upgrade: headers.contains_key(UPGRADE).then(|| headers.clone()),
                 dialect: self.dialect,
@@ -138,6 +141,18 @@ impl Records {
             seq
         });
         (seq, route)
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    pub fn locked(&self, seq: usize) {
+        self.with(|all| {
+            if let Some(request) = all.get_mut(seq) {
+                request.locked = true;
+            }
+        });
     }
 
     pub fn answered(&self, seq: usize, status: StatusCode) {
