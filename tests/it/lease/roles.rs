@@ -7,12 +7,13 @@ use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::servers::GarmVersion;
 use kube::api::DeleteParams;
 
-use super::{DURATION, LEASE, ensure_two_pools, holder, leases, pair, spec};
+use super::{DURATION, LEASE, Replica, ensure_two_pools, holder, leases, pair, spec};
 use crate::world::{SOON, World};
 
 /// Registers the tests of this module.
 pub fn register(suite: &mut Suite) {
     suite.test("of_two_replicas_one_works_and_both_serve", one_works);
+    suite.test("the_times_of_an_election_can_be_set", set_times);
     suite.test("a_lease_deleted_by_hand_stays_with_its_holder", deleted);
 }
 
@@ -51,6 +52,26 @@ async fn one_works(ground: &Ground) -> Result<()> {
     );
     world.finish(first.operator).await?;
     world.finish(second.operator).await
+}
+
+async fn set_times(ground: &Ground) -> Result<()> {
+    let world = World::new(ground, GarmVersion::V0_2_1).await?;
+    let command = world
+        .command()
+        .own_namespace(&world.namespace)
+        .argument("--operator-leader-election=true")
+        .argument("--operator-lease-duration=30m")
+        .argument("--operator-lease-renew-deadline=20m")
+        .argument("--operator-lease-retry-period=100ms");
+    let replica = Replica::run(&world, world.plane.proxy().await?, command).await?;
+    replica.wait_leads(true).await?;
+    let spec = spec(&world).await?;
+    ensure!(spec["leaseDurationSeconds"] == 1800, "{spec}");
+    // By the default it would take a minute.
+    world
+        .wait_for("30 renewals", || replica.lease_writes(0).len() > 30)
+        .await?;
+    world.finish(replica.operator).await
 }
 
 async fn deleted(ground: &Ground) -> Result<()> {
