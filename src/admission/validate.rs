@@ -25,7 +25,7 @@ use crate::domain::{credential, endpoint, entity, pool, server_config};
 use crate::runtime::ObjectKey;
 use crate::runtime::hub::{Hub, Watched};
 
-/// Names of Pools that a refusal lists; of more it tells the number.
+/// Names of Pools that a refusal lists.
 const LISTED: usize = 10;
 
 /// Judges a request by the kind of its object. What is not judged is allowed.
@@ -125,22 +125,18 @@ async fn judge_image(admission: &Admission, request: &Request<'_>) -> Result<Out
     let (metadata, spec) = request.deleted::<ImageSpec>();
     // When a collection is deleted, the request itself bears no name.
     let name = metadata.name.as_deref().unwrap_or(&request.name);
-    let users = hubs
-        .pools
-        .by(&reference_index("image", &request.namespace, name));
     let now = Instant::now();
     let stays = |pool: &Pool| {
         let uid = pool.metadata.uid.as_deref().unwrap_or_default();
         !is_terminating(&pool.metadata) && !admission.leaving.has(uid, now)
     };
-    let users: Vec<String> = users
-        .iter()
-        .filter(|pool| stays(pool))
-        .map(|pool| pool.name_any())
-        .collect();
+    let index = reference_index("image", &request.namespace, name);
+    // As many as are named, and one to tell whether there are more: an Image may have thousands.
+    let users = hubs.pools.first_by(&index, LISTED + 1, stays);
     if users.is_empty() {
         return Ok(Outcome::allowed());
     }
+    let users: Vec<String> = users.iter().map(|pool| pool.name_any()).collect();
     let tag = spec.tag.unwrap_or_default();
     let image = ObjectKey::new(&*request.namespace, name);
     Ok(Outcome::forbidden(format!(
@@ -152,11 +148,7 @@ async fn judge_image(admission: &Admission, request: &Request<'_>) -> Result<Out
 fn list(pools: &[String]) -> String {
     let (shown, more) = pools.split_at(pools.len().min(LISTED));
     let word = if pools.len() == 1 { "Pool" } else { "Pools" };
-    let rest = if more.is_empty() {
-        String::new()
-    } else {
-        format!(" and {} more", more.len())
-    };
+    let rest = if more.is_empty() { "" } else { " and more" };
     format!("{word} {}{rest}", shown.join(", "))
 }
 
