@@ -66,10 +66,11 @@ impl Duplicates {
         pools.follow(token, |event| self.shown(&event)).await;
     }
 
-    /// From here on the store knows the name. A Pool that went says nothing about one that comes under its name.
+    /// Lets go of a Pool that the store knows. The event itself says nothing: it may be late, and of an earlier Pool of that name. What is in
+    /// the store is not, since a note is taken only of a name that the store does not have.
     fn shown(&self, event: &HubEvent) {
-        if !event.gone {
-            let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.hubs.pools.get(&event.key).is_some() {
             passed.remove(&event.key);
         }
     }
@@ -136,9 +137,11 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::{Value, json};
+    use tokio::sync::mpsc;
 
     use super::*;
-    use crate::controllers::testing::{context, object};
+    use crate::controllers::testing::{context, hubs, object};
+    use crate::runtime::testing::{FakeApi, Reply};
 
     fn spec(flavor: &str) -> PoolSpec {
         PoolSpec {
@@ -184,40 +187,104 @@ mod tests {
         duplicates.check(asked, Instant::now()).is_some()
     }
 
-    fn event(name: &str, gone: bool) -> HubEvent {
+    fn event(name: &str) -> HubEvent {
         HubEvent {
             key: key(name),
             trigger: true,
-            gone,
+            gone: false,
+        }
+    }
+
+    /// Empty stores, and what their watch of Pools shows.
+    struct Watched {
+        duplicates: Duplicates,
+        feed: mpsc::UnboundedSender<Value>,
+    }
+
+    impl Watched {
+        async fn new(mode: DuplicatePools) -> Self {
+            let (feed, stream) = mpsc::unbounded_channel();
+            let stream = Mutex::new(Some(stream));
+            let fake = FakeApi::new(move |request| {
+                if !request.query.contains("watch=true") {
+                    let empty = json!({
+                        "kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [],
+                    });
+                    return Reply::json(&empty);
+                }
+                let fed = stream
+                    .lock()
+                    .unwrap()
+                    .take_if(|_| request.path.ends_with("/pools"));
+                Reply::Stream(fed.unwrap_or_else(|| {
+                    let (feed, quiet) = mpsc::unbounded_channel();
+                    std::mem::forget(feed);
+                    quiet
+                }))
+            });
+            let hubs = hubs(&fake.client());
+            hubs.loaded().await;
+            Self {
+                duplicates: Duplicates::new(hubs, mode),
+                feed,
+            }
+        }
+
+        /// Has the watch show a Pool, or its end, and waits until the store has it so; nobody has been told of it yet.
+        async fn show(&self, type_: &str, name: &str, flavor: &str) {
+            let pool = json!({"type": type_, "object": stored(name, flavor)});
+            self.feed.send(pool).unwrap();
+            let is_there = type_ != "DELETED";
+            let shown = async {
+                while self.duplicates.hubs.pools.get(&key(name)).is_some() != is_there {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), shown)
+                .await
+                .unwrap();
         }
     }
 
     #[tokio::test]
-    async fn a_pool_on_its_way_counts_until_the_watch_shows_its_name_or_its_time_is_up() {
-        let duplicates = duplicates(DuplicatePools::Deny, Vec::new()).await;
+    async fn a_pool_on_its_way_counts_until_the_store_has_its_name_or_its_time_is_up() {
+        let watched = Watched::new(DuplicatePools::Deny).await;
+        let duplicates = &watched.duplicates;
         let start = Instant::now();
-        assert!(!create(&duplicates, "a", "small", start));
-        assert!(create(&duplicates, "b", "small", start));
-        assert!(!create(&duplicates, "c", "large", start));
+        assert!(!create(duplicates, "a", "small", start));
+        assert!(create(duplicates, "b", "small", start));
+        assert!(!create(duplicates, "c", "large", start));
         assert!(
-            !create(&duplicates, "a", "small", start),
+            !create(duplicates, "a", "small", start),
             "the same once more"
         );
-        duplicates.shown(&event("a", true));
-        assert!(
-            create(&duplicates, "b", "small", start),
-            "another of that name went"
-        );
-        duplicates.shown(&event("a", false));
-        assert!(
-            !create(&duplicates, "b", "small", start),
-            "the store would know it"
-        );
+        watched.show("ADDED", "a", "small").await;
+        duplicates.shown(&event("a"));
+        assert!(create(duplicates, "b", "small", start), "it is stored");
+        watched.show("DELETED", "a", "small").await;
+        assert!(!create(duplicates, "b", "small", start), "it has gone");
         let late = start + PATIENCE;
         assert!(
-            !create(&duplicates, "d", "small", late),
+            !create(duplicates, "d", "small", late),
             "it never came to be"
         );
+    }
+
+    #[tokio::test]
+    async fn late_news_of_an_earlier_pool_of_that_name_says_nothing() {
+        let watched = Watched::new(DuplicatePools::Deny).await;
+        let duplicates = &watched.duplicates;
+        let start = Instant::now();
+        watched.show("ADDED", "a", "large").await;
+        watched.show("DELETED", "a", "large").await;
+        assert!(!create(duplicates, "a", "small", start));
+        // Of the one that went, told when the next one is on its way.
+        duplicates.shown(&event("a"));
+        duplicates.shown(&HubEvent {
+            gone: true,
+            ..event("a")
+        });
+        assert!(create(duplicates, "b", "small", start));
     }
 
     #[tokio::test]
@@ -286,7 +353,7 @@ mod tests {
         let warning = duplicates(DuplicatePools::Warn, Vec::new()).await;
         assert!(!create(&warning, "a", "small", now));
         assert!(create(&warning, "b", "small", now));
-        warning.shown(&event("a", false));
+        warning.passed.lock().unwrap().remove(&key("a"));
         assert!(create(&warning, "c", "small", now), "because of b");
         let silent = duplicates(DuplicatePools::Allow, vec![stored("a", "small")]).await;
         assert!(!create(&silent, "b", "small", now));

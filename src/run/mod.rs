@@ -131,9 +131,9 @@ fn stand(
     }
     let timings = &config.timings;
     let times = Times {
-        duration: timings.lease_duration,
-        renew: timings.lease_renew,
-        retry: timings.lease_retry,
+        duration: timings.lease.duration,
+        renew: timings.lease.renew,
+        retry: timings.lease.retry,
         release: timings.shutdown_drop,
     };
     let (elector, leadership) = Elector::new(kube, LEASE, times, Arc::clone(registry));
@@ -160,7 +160,7 @@ async fn lead(
 fn grace(timings: &Timings) -> Grace {
     Grace {
         stop: timings.shutdown_drop,
-        loss: timings.lease_duration.saturating_sub(timings.lease_renew),
+        loss: timings.lease.duration.saturating_sub(timings.lease.renew),
     }
 }
 
