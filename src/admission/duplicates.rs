@@ -1,22 +1,18 @@
 //! Refuses a Pool that equals another one of its namespace, also one that the watch has not shown yet.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 
+use super::passed::Passed;
 use crate::api::v1beta1::PoolSpec;
 use crate::controllers::Hubs;
 use crate::controllers::duplicates::{same_images, twins};
 use crate::domain::duplicate::{DuplicatePools, Likeness, sentence};
 use crate::runtime::ObjectKey;
 use crate::runtime::hub::HubEvent;
-
-/// How long a Pool that was let pass counts although no watch shows it: it may have been refused by somebody else after us. Watches lag by
-/// seconds at most.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A Pool that is about to be stored.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +32,7 @@ pub struct Duplicates {
     hubs: Hubs,
     mode: DuplicatePools,
     /// Pools that were let pass and that no watch has shown yet. Held while one is compared, so that of two at once one comes second.
-    passed: Mutex<HashMap<ObjectKey, Passed>>,
-}
-
-/// A Pool that was let pass.
-struct Passed {
-    likeness: Likeness,
-    at: Instant,
+    passed: Mutex<Passed>,
 }
 
 impl Duplicates {
@@ -71,7 +61,7 @@ impl Duplicates {
     fn shown(&self, event: &HubEvent) {
         let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
         if self.hubs.pools.get(&event.key).is_some() {
-            passed.remove(&event.key);
+            passed.forget(&event.key);
         }
     }
 
@@ -92,15 +82,22 @@ impl Duplicates {
             return None;
         }
         let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        passed.retain(|_, one| now.saturating_duration_since(one.at) < PATIENCE);
-        let twin = self
-            .stored(asked.key, &likeness)
-            .or_else(|| self.passing(&passed, asked.key, &likeness, &images));
+        let twin = self.stored(asked.key, &likeness).or_else(|| {
+            // Of one that has arrived the store tells how it is now.
+            let is_same = |(other, image): &(&ObjectKey, &str)| {
+                other.namespace == asked.key.namespace
+                    && other.name != asked.key.name
+                    && images.contains(*image)
+                    && self.hubs.pools.get(other).is_none()
+            };
+            let (other, image) = passed.alike(likeness.fingerprint, now).find(is_same)?;
+            Some((other.name.clone(), image.to_owned()))
+        });
         let sentence = twin.map(|(name, image)| sentence(&name, &likeness.image, &image));
         let goes_on = sentence.is_none() || self.mode == DuplicatePools::Warn;
         let is_new = asked.old.is_none() && self.hubs.pools.get(asked.key).is_none();
         if goes_on && is_new && asked.is_for_good {
-            passed.insert(asked.key.clone(), Passed { likeness, at: now });
+            passed.note(asked.key.clone(), likeness, now);
         }
         sentence
     }
@@ -111,34 +108,17 @@ impl Duplicates {
         let first = twins.first()?;
         Some((first.name_any(), first.spec.image_name.clone()))
     }
-
-    /// Names a Pool that is so and on its way, and its Image. Of one that has arrived the store tells how it is now.
-    fn passing(
-        &self,
-        passed: &HashMap<ObjectKey, Passed>,
-        key: &ObjectKey,
-        likeness: &Likeness,
-        images: &BTreeSet<String>,
-    ) -> Option<(String, String)> {
-        let is_same = |(other, one): &(&ObjectKey, &Passed)| {
-            other.namespace == key.namespace
-                && other.name != key.name
-                && one.likeness.fingerprint == likeness.fingerprint
-                && images.contains(&one.likeness.image)
-                && self.hubs.pools.get(other).is_none()
-        };
-        let (other, one) = passed.iter().find(is_same)?;
-        Some((other.name.clone(), one.likeness.image.clone()))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
 
+    use super::super::passed::PATIENCE;
     use super::*;
     use crate::controllers::testing::{context, hubs, object};
     use crate::runtime::testing::{FakeApi, Reply};
@@ -212,11 +192,11 @@ mod tests {
                     });
                     return Reply::json(&empty);
                 }
-                let fed = stream
+                let shown = stream
                     .lock()
                     .unwrap()
                     .take_if(|_| request.path.ends_with("/pools"));
-                Reply::Stream(fed.unwrap_or_else(|| {
+                Reply::Stream(shown.unwrap_or_else(|| {
                     let (feed, quiet) = mpsc::unbounded_channel();
                     std::mem::forget(feed);
                     quiet
@@ -304,7 +284,12 @@ mod tests {
             !create(&duplicates, "a", "large", now),
             "its old self is still shown"
         );
-        assert!(duplicates.passed.lock().unwrap().is_empty());
+        let passed = duplicates.passed.lock().unwrap();
+        let mut noted = ["small", "large"].map(spec).into_iter();
+        assert!(noted.all(|spec| {
+            let fingerprint = Likeness::of(&spec).fingerprint;
+            passed.alike(fingerprint, now).next().is_none()
+        }));
     }
 
     #[tokio::test]
@@ -353,7 +338,7 @@ mod tests {
         let warning = duplicates(DuplicatePools::Warn, Vec::new()).await;
         assert!(!create(&warning, "a", "small", now));
         assert!(create(&warning, "b", "small", now));
-        warning.passed.lock().unwrap().remove(&key("a"));
+        warning.passed.lock().unwrap().forget(&key("a"));
         assert!(create(&warning, "c", "small", now), "because of b");
         let silent = duplicates(DuplicatePools::Allow, vec![stored("a", "small")]).await;
         assert!(!create(&silent, "b", "small", now));

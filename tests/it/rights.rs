@@ -83,7 +83,7 @@ async fn one_namespace(ground: &Ground, version: GarmVersion) -> Result<()> {
         .with_rights(&rights("events.k8s.io", &KINDS))
         .await?;
     let operator = world.settled_operator(&world.command()).await?;
-    ensure!(!world.events("small", "Normal", "Info").await?.is_empty());
+    world.wait_events("small", "Normal", "Info", 1).await?;
     world
         .change("pool", "small", json!({"spec": {"maxRunners": 5}}))
         .await?;

@@ -95,8 +95,9 @@ impl Elector {
             ),
         }
         if was_leading {
+            self.event("stopped leading");
             // Not worth a longer wait.
-            let _ = timeout(self.times.release / 2, self.event("stopped leading")).await;
+            let _ = timeout(self.times.release / 2, self.events.flush()).await;
         }
     }
 
@@ -165,7 +166,7 @@ impl Elector {
         self.metrics.leads(&self.name, true);
         self.candidate.identity().clone_into(&mut self.told_holder);
         tracing::info!(lease = self.name, "this replica leads");
-        tokio::spawn(self.event("became leader"));
+        self.event("became leader");
     }
 
     /// Leads no more, if it did, and begins anew as a standby.
@@ -298,7 +299,7 @@ impl Elector {
         }
     }
 
-    fn event(&self, what: &str) -> impl Future<Output = ()> + Send + use<> {
+    fn event(&self, what: &str) {
         let lease = ObjectReference {
             api_version: Some(Lease::api_version(&()).into_owned()),
             kind: Some(Lease::kind(&()).into_owned()),
@@ -308,12 +309,8 @@ impl Elector {
             ..ObjectReference::default()
         };
         let note = format!("{} {what}", self.candidate.identity());
-        let events = self.events.clone();
-        async move {
-            events
-                .publish(&lease, EventType::Normal, REASON, REASON, &note)
-                .await;
-        }
+        self.events
+            .publish(lease, EventType::Normal, REASON, REASON, &note);
     }
 }
 
