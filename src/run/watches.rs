@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::controllers::{Hubs, wiring};
 use crate::runtime::hub::{Hub, Options};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::state;
 
 /// Starts one watch per kind.
 pub(super) fn start(
@@ -48,4 +49,18 @@ pub(super) fn start(
         server_configs: Hub::start_with(kube, namespaces, &few, |_| Vec::new(), token),
         secrets: Hub::start_with(kube, namespaces, &options(10, 8_192), |_| Vec::new(), token),
     }
+}
+
+/// Shows the state of the objects as metrics.
+pub(super) fn show_state(registry: &Metrics, hubs: Hubs) {
+    registry.on_scrape(move |encoder| {
+        state::write(encoder, &hubs.enterprises.all())?;
+        state::write(encoder, &hubs.organizations.all())?;
+        state::write(encoder, &hubs.repositories.all())?;
+        state::write(encoder, &hubs.pools.all())?;
+        state::write(encoder, &hubs.images.all())?;
+        state::write(encoder, &hubs.server_configs.all())?;
+        state::write(encoder, &hubs.endpoints.all())?;
+        state::write(encoder, &hubs.credentials.all())
+    });
 }
