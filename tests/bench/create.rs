@@ -1,20 +1,21 @@
 //! Many Pools: from nothing, and at a restart.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, ensure};
-use garm_operator_ground::{Garm, Ground, Operator, proxy::Recorded};
-use serde_json::{Value, json};
+use garm_operator_ground::{Ground, Operator, proxy::Recorded};
+use serde_json::Value;
 
 use crate::{
     figures::{Figure, Goal, count},
     is_old,
-    objects::{OWNER, TOKEN, WEBHOOK_SECRET, foundation, is_ready, pool, repository_name},
+    objects::{is_ready, pool},
     options::Sizes,
-    replay::{Replayed, Script},
+    reference::{Filled, replay},
+    replay::Script,
     stage::{Mark, Stage, is_work},
 };
 
@@ -58,7 +59,7 @@ async fn make(stage: &Stage<'_>) -> Result<Made> {
 
 /// From the first creation until the last Pool is Ready, and what it cost.
 pub async fn create(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let (pools, _) = how_many(sizes);
+    let (pools, repositories) = how_many(sizes);
     let stage = Stage::new(ground, sizes).await?;
     let made = make(&stage).await?;
     let took = made.ready.duration_since(made.begun).as_secs_f64();
@@ -67,7 +68,9 @@ pub async fn create(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let orphans = orphans(&stage, pools).await?;
     stage.stop(made.operator).await?;
     let script = Script::new(&stage, made.mark, made.ready)?;
-    let replayed = play(&stage, script).await?;
+    let all: Vec<Value> = (0..pools).map(|n| pool(n, repositories, 0)).collect();
+    let filled = Filled::Repositories(repositories);
+    let replayed = replay(&stage, script, filled, repositories, &all).await?;
     stage.end().await?;
 
     let each = |number: usize| count(number) / count(pools);
@@ -116,55 +119,6 @@ async fn orphans(stage: &Stage<'_>, pools: usize) -> Result<usize> {
         .iter()
         .filter(|pool| pool["id"].as_str().is_none_or(|id| !ids.contains(id)));
     Ok(orphans.count())
-}
-
-/// Writes the script into a fresh namespace, where all Pools are, and a fresh GARM, which has their repositories.
-async fn play(stage: &Stage<'_>, script: Script) -> Result<Replayed> {
-    let (pools, repositories) = how_many(stage.sizes);
-    let garm = stage.ground.garm(stage.sizes.garm).await?;
-    fill(&garm, repositories).await?;
-    let namespace = stage.plane.create_namespace("replay").await?;
-    let mut objects = foundation(&garm.github().url(), repositories);
-    objects.extend((0..pools).map(|n| pool(n, repositories, 0)));
-    stage.create(&namespace, &objects).await?;
-
-    let mut known = HashMap::new();
-    let by_name = async |garm: &Garm| -> Result<HashMap<String, String>> {
-        let all = garm.api().list("/repositories").await?;
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        Ok(all
-            .iter()
-            .map(|one| (text(&one["name"]), text(&one["id"])))
-            .collect())
-    };
-    let new = by_name(&garm).await?;
-    for (name, old) in by_name(&stage.garm).await? {
-        if let Some(new) = new.get(&name) {
-            known.insert(old, new.clone());
-        }
-    }
-    script.play(stage, &garm, &namespace, known).await
-}
-
-/// Gives a fresh GARM endpoint, credentials and repositories.
-async fn fill(garm: &Garm, repositories: usize) -> Result<()> {
-    let url = garm.github().url();
-    let api = garm.api();
-    let endpoint = json!({
-        "name": "ghes", "description": "fake", "api_base_url": url, "upload_base_url": url, "base_url": url,
-    });
-    api.post("/github/endpoints", &endpoint).await?;
-    let credentials = json!({
-        "name": "pat", "description": "token", "endpoint": "ghes", "auth_type": "pat", "pat": {"oauth2_token": TOKEN},
-    });
-    api.post("/github/credentials", &credentials).await?;
-    for number in 0..repositories {
-        let repository = json!({
-            "owner": OWNER, "name": repository_name(number), "credentials_name": "pat", "webhook_secret": WEBHOOK_SECRET,
-        });
-        api.post("/repositories", &repository).await?;
-    }
-    Ok(())
 }
 
 /// What a new operator asks and writes when all is as the last one left it.

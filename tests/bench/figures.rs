@@ -28,7 +28,7 @@ impl Display for Goal {
 /// What one run measured.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    name: &'static str,
+    name: String,
     unit: &'static str,
     value: f64,
     reference: Option<f64>,
@@ -37,9 +37,9 @@ pub struct Figure {
 
 impl Figure {
     /// A figure without reference and goal.
-    pub fn new(name: &'static str, unit: &'static str, value: f64) -> Self {
+    pub fn new(name: impl Into<String>, unit: &'static str, value: f64) -> Self {
         Self {
-            name,
+            name: name.into(),
             unit,
             value,
             reference: None,

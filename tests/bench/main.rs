@@ -10,11 +10,14 @@
 mod create;
 mod edits;
 mod figures;
+mod fleet;
 mod load;
 mod objects;
 mod options;
 mod process;
+mod reference;
 mod replay;
+mod runners;
 mod stage;
 mod start;
 
@@ -71,6 +74,16 @@ const SCENARIOS: &[Scenario] = &[
         name: "drift",
         what: "a pool edited in GARM by somebody else, until it is put back",
         run: |ground, sizes| edits::drift(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "mirror",
+        what: "an operator that sees many idle runners for the first time, until all have their objects",
+        run: |ground, sizes| runners::mirror(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "runners",
+        what: "an instance of GARM appears, changes, goes, until its object shows it",
+        run: |ground, sizes| runners::runners(ground, sizes).boxed_local(),
     },
 ];
 

@@ -47,6 +47,8 @@ pub struct Replayed {
 
 /// The writes of one run, ready to be made again.
 pub struct Script {
+    /// What everything else in GARM needs: endpoints and credentials.
+    first: Vec<Call>,
     chains: Vec<Vec<Call>>,
     made: HashSet<String>,
     namespace: String,
@@ -89,8 +91,12 @@ impl Script {
             calls.push((request.at, call));
         }
         calls.sort_by_key(|(at, _)| *at);
-        let calls = calls.into_iter().map(|(_, call)| call).collect();
+        let (first, calls) = calls
+            .into_iter()
+            .map(|(_, call)| call)
+            .partition(|call| call.to_garm && call.path.contains("/github/"));
         Ok(Self {
+            first,
             chains: chains(calls, &made),
             made,
             namespace: stage.namespace.clone(),
@@ -129,7 +135,7 @@ impl Script {
         }
         let mut bearer = HeaderValue::try_from(format!("Bearer {}", garm.api().token().await?))?;
         bearer.set_sensitive(true);
-        let writes = self.chains.iter().map(Vec::len).sum();
+        let writes = self.first.len() + self.chains.iter().map(Vec::len).sum::<usize>();
         let player = Arc::new(Player {
             chains: self.chains,
             next: AtomicUsize::new(0),
@@ -142,6 +148,7 @@ impl Script {
             bearer,
         });
         let begun = Instant::now();
+        player.write(&connection()?, &self.first).await?;
         let mut connections = JoinSet::new();
         for _ in 0..CONNECTIONS {
             connections.spawn(Arc::clone(&player).play());
@@ -257,20 +264,22 @@ struct Player {
 impl Player {
     /// Takes chain after chain. Those that wait for another's id come after it, so that somebody works on what is waited for.
     async fn play(self: Arc<Self>) -> Result<()> {
-        let http = Client::builder()
-            .no_proxy()
-            .pool_max_idle_per_host(1)
-            .tcp_nodelay(true)
-            .build()?;
+        let http = connection()?;
         while let Some(chain) = self.chains.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            let mut version = None;
-            for call in chain {
-                let answer = self.make(&http, call, version.as_deref()).await?;
-                if call.to_garm {
-                    self.learn(call, &answer);
-                } else {
-                    version = version_in(&answer).or(version);
-                }
+            self.write(&http, chain).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the writes of one object.
+    async fn write(&self, http: &Client, chain: &[Call]) -> Result<()> {
+        let mut version = None;
+        for call in chain {
+            let answer = self.make(http, call, version.as_deref()).await?;
+            if call.to_garm {
+                self.learn(call, &answer);
+            } else {
+                version = version_in(&answer).or(version);
             }
         }
         Ok(())
@@ -347,6 +356,15 @@ impl Player {
         placed.push_str(rest);
         placed
     }
+}
+
+/// One connection to each server.
+fn connection() -> Result<Client> {
+    let client = Client::builder()
+        .no_proxy()
+        .pool_max_idle_per_host(1)
+        .tcp_nodelay(true);
+    client.build().context("make an HTTP client")
 }
 
 /// The length of a UUID as text.

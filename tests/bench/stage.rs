@@ -81,8 +81,15 @@ impl<'a> Stage<'a> {
         self.plane.stop().await
     }
 
-    /// The command that runs the operator on the namespace.
+    /// The command that runs the operator on the namespace, with Runner objects.
     pub fn command(&self) -> Result<OperatorCommand> {
+        Ok(self
+            .bare_command()?
+            .argument("--operator-runner-reconciliation=true"))
+    }
+
+    /// The same with all defaults.
+    pub fn bare_command(&self) -> Result<OperatorCommand> {
         let ourselves = std::env::current_exe().context("find this executable")?;
         Ok(self
             .ground
@@ -90,13 +97,17 @@ impl<'a> Stage<'a> {
             .variable(OPERATOR, "1")
             .kubernetes(&self.kube)
             .garm(&self.garm)
-            .namespace(&self.namespace)
-            .argument("--operator-runner-reconciliation=true"))
+            .namespace(&self.namespace))
     }
 
     /// Starts the operator and waits until it serves.
     pub async fn operator(&self) -> Result<Operator> {
-        let mut operator = self.command()?.start()?;
+        self.start(&self.command()?).await
+    }
+
+    /// Starts a command and waits until it serves.
+    pub async fn start(&self, command: &OperatorCommand) -> Result<Operator> {
+        let mut operator = command.start()?;
         operator.wait_ready(PROCESS_LIMIT).await?;
         Ok(operator)
     }
