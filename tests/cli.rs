@@ -244,6 +244,7 @@ fn every_flag_is_taken_in_both_forms() {
         let value = match setting.kind {
             Kind::Bool => "T",
             Kind::Number => "3",
+            Kind::Duration if setting.key == "operator.stuckAfter" => "2.5m",
             Kind::Duration => "0.5m",
             Kind::File => "/some/file",
             Kind::Secret => "hunter2",

@@ -1,6 +1,6 @@
 //! The HTTP face: paths, limits, and what becomes of a request that makes no sense, comes at a bad time, or breaks something.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -87,10 +87,11 @@ async fn convert(Extension(turn): Extension<Turn>, headers: HeaderMap, body: Byt
     match beside(turn, move || review_conversion(&body)).await {
         Ok((StatusCode::OK, body)) => ([(header::CONTENT_TYPE, JSON)], body).into_response(),
         Ok(other) => other.into_response(),
-        Err(_) => {
-            tracing::error!("a conversion panicked");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
+        Err(failed) => match failed.try_into_panic() {
+            // It is told and counted where all are.
+            Ok(panic) => resume_unwind(panic),
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        },
     }
 }
 
@@ -192,6 +193,7 @@ async fn watch_over(State(guard): State<Guard>, request: Request, next: Next) ->
     let response = match tokio::time::timeout(guard.answer, work).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => {
+            guard.metrics.panics.inc();
             tracing::error!("the answer to a webhook request panicked");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }

@@ -85,6 +85,10 @@ pub struct OperatorConfig {
     pub metrics_bind_address: Listen,
     /// Where health probes are served.
     pub health_probe_bind_address: Listen,
+    /// Whether the state of each object is shown as metrics.
+    pub state_metrics: bool,
+    /// After how long without progress something fails `/healthz`.
+    pub stuck_after: Duration,
     /// Whether only one of several replicas works at a time.
     pub leader_election: bool,
     /// Times of that election.

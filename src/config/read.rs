@@ -25,6 +25,8 @@ pub(super) fn config(values: &Values, problems: &mut Vec<Problem>) -> Option<Con
     let timings = Timings {
         resync: operator.sync_period,
         lease: operator.lease,
+        stuck: operator.stuck_after,
+        watch: watch_within(operator.stuck_after),
         garm: garm::Timings {
             sync_period: operator.sync_period,
             runners_interval: operator.sync_runners_interval,
@@ -38,6 +40,12 @@ pub(super) fn config(values: &Values, problems: &mut Vec<Problem>) -> Option<Con
         kubeconfig: None,
         timings,
     })
+}
+
+/// Chooses the length of a watch request such that a quiet watch, which shows that it lives when it is renewed, is never taken for stuck:
+/// two of them and the pause before another try fit.
+fn watch_within(stuck_after: Duration) -> Duration {
+    Timings::default().watch.min(stuck_after * 3 / 8)
 }
 
 /// Prints a value in its usual form, e.g. `5m0s` for `300s` and `true` for `T`.
@@ -116,6 +124,9 @@ impl Reader<'_> {
         let any = Duration::ZERO..=Duration::MAX;
         let metrics_bind_address = self.listen("operator.metricsBindAddress");
         let health_probe_bind_address = self.listen("operator.healthProbeBindAddress");
+        let state_metrics = self.boolean("operator.stateMetrics");
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        let stuck_after = self.duration("operator.stuckAfter", minutes(2)..=minutes(24 * 60));
         let leader_election = self.boolean("operator.leaderElection");
         let lease = self.lease();
         let sync_period = self.duration(
@@ -151,6 +162,8 @@ impl Reader<'_> {
         Some(OperatorConfig {
             metrics_bind_address: metrics_bind_address?,
             health_probe_bind_address: health_probe_bind_address?,
+            state_metrics: state_metrics?,
+            stuck_after: stuck_after?,
             leader_election: leader_election?,
             lease: lease?,
             sync_period: sync_period?,

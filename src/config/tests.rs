@@ -41,6 +41,8 @@ fn the_defaults_are_those_of_the_go_operator() {
     let expected = OperatorConfig {
         metrics_bind_address: on(8080),
         health_probe_bind_address: on(8081),
+        state_metrics: false,
+        stuck_after: Duration::from_secs(480),
         leader_election: false,
         lease: LeaseTimes::default(),
         sync_period: Duration::from_secs(300),
@@ -121,6 +123,17 @@ fn a_leader_gives_up_before_others_take_over_and_tries_more_than_once() {
     ] {
         assert_eq!(problems(&lease(texts))[0], problem);
     }
+}
+
+#[test]
+fn a_quiet_watch_is_renewed_twice_before_it_counts_as_stuck() {
+    for (text, watch) in [("8m", 180), ("24h", 180), ("2m", 45)] {
+        let loaded = load(&flags(&[("operator.stuckAfter", text)])).unwrap();
+        let timings = loaded.config.timings;
+        assert_eq!(timings.watch, Duration::from_secs(watch), "{text}");
+        assert!(timings.watch * 2 < timings.stuck, "{text}");
+    }
+    assert!(!problems(&flags(&[("operator.stuckAfter", "1m")])).is_empty());
 }
 
 #[test]

@@ -37,8 +37,9 @@ pub struct Timings {
     pub pool_delete_settle: Duration,
     /// Length of one watch request, in whole seconds and at least one. A connection that died silently is noticed after this and 5 s.
     pub watch: Duration,
-    /// After how long without progress a watch counts as stuck, so that `/healthz` fails: more than two watch requests.
-    pub watch_stuck: Duration,
+    /// After how long without progress something counts as stuck, so that `/healthz` fails (`operator.stuckAfter`): more than two watch
+    /// requests.
+    pub stuck: Duration,
     /// Deadline for one call to the Kubernetes API. Not scaled.
     pub kube_call: Duration,
     /// How long a review waits for a watch that has not delivered its first list, or for its turn. Not scaled, like the next: the API server's
@@ -136,7 +137,7 @@ impl Default for Timings {
             pool_delete_settle: s(6),
             // With the reconnect, a change behind a dead connection is seen within 220 s.
             watch: s(180),
-            watch_stuck: s(8 * 60),
+            stuck: s(8 * 60),
             kube_call: s(30),
             webhook_wait: s(2),
             webhook_answer: s(4),
@@ -172,7 +173,7 @@ impl Timings {
             marker_orphan_age: f(self.marker_orphan_age),
             pool_delete_settle: self.pool_delete_settle,
             watch: f(self.watch),
-            watch_stuck: f(self.watch_stuck),
+            stuck: f(self.stuck),
             kube_call: self.kube_call,
             webhook_wait: self.webhook_wait,
             webhook_answer: self.webhook_answer,

@@ -19,7 +19,7 @@ use crate::api::v1beta1::{
 use crate::config::Timings;
 use crate::domain::pushed::Hasher;
 use crate::garm::Garm;
-use crate::runtime::hub::Hub;
+use crate::runtime::hub::{Hub, Watching};
 use crate::runtime::recorder::Events;
 use crate::runtime::secrets::SecretReader;
 use crate::runtime::status::StatusWriter;
@@ -83,21 +83,20 @@ impl Hubs {
         );
     }
 
-    /// Answers whether every watch made progress within `limit`; the error names the one that did not.
-    ///
-    /// # Errors
-    /// A sentence for `/healthz`.
-    pub fn check_progress(&self, limit: Duration) -> Result<(), String> {
-        self.endpoints.check_progress(limit)?;
-        self.credentials.check_progress(limit)?;
-        self.repositories.check_progress(limit)?;
-        self.organizations.check_progress(limit)?;
-        self.enterprises.check_progress(limit)?;
-        self.images.check_progress(limit)?;
-        self.pools.check_progress(limit)?;
-        self.runners.check_progress(limit)?;
-        self.server_configs.check_progress(limit)?;
-        self.secrets.check_progress(limit)
+    /// Lists all watches.
+    pub fn each(&self) -> [&dyn Watching; 10] {
+        [
+            &*self.endpoints,
+            &*self.credentials,
+            &*self.repositories,
+            &*self.organizations,
+            &*self.enterprises,
+            &*self.images,
+            &*self.pools,
+            &*self.runners,
+            &*self.server_configs,
+            &*self.secrets,
+        ]
     }
 }
 

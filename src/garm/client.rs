@@ -12,7 +12,8 @@ use super::auth::{Auth, Session};
 use super::error::{Error, Refusal, describe, refusal};
 use super::http::{Answer, Http, Request};
 use super::lanes::{Lane, Lanes};
-use super::settings::{Observer, Settings};
+use super::observer::Observer;
+use super::settings::Settings;
 
 pub(super) type Result<T> = std::result::Result<T, Error>;
 

@@ -15,7 +15,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::client::Client;
 use super::error::Error;
-use super::settings::{NoObserver, PasswordSource, Permit, Settings, Timings};
+use super::observer::NoObserver;
+use super::settings::{PasswordSource, Permit, Settings, Timings};
 use super::wire::{CreatePool, EntityKind, UpdatePool};
 
 const LOCKED: (u16, &str) = (500, r#"{"error":"Server error","details":""}"#);

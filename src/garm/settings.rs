@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use rand::Rng as _;
 
-use jiff::Timestamp;
 use secrecy::SecretString;
 use url::Url;
 
@@ -164,30 +163,3 @@ impl Default for Timings {
         }
     }
 }
-
-/// Hears about calls, for metrics. All methods must return at once.
-pub trait Observer: Send + Sync + 'static {
-    /// Hears of a call: its label (`pool.Get`), its route (`/pools/{id}`), the status of the answer if one came, and how long it took.
-    fn request(
-        &self,
-        _label: &'static str,
-        _route: &'static str,
-        _status: Option<u16>,
-        _duration: Duration,
-    ) {
-    }
-    /// Hears that GARM refused a token, and a new one is fetched.
-    fn unauthenticated(&self) {}
-    /// Hears that GARM gave a token, and until when it is good.
-    fn token_expires(&self, _at: Timestamp) {}
-    /// Hears how a login ended.
-    fn login(&self, _succeeded: bool) {}
-    /// Hears that the events socket came up or went down.
-    fn socket(&self, _is_up: bool) {}
-}
-
-/// Hears and does nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoObserver;
-
-impl Observer for NoObserver {}

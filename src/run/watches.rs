@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::controllers::{Hubs, wiring};
 use crate::runtime::hub::{Form, Hub, Options};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::state;
 
 /// Starts one watch per kind.
 pub(super) fn start(
@@ -55,4 +56,18 @@ pub(super) fn start(
             token,
         ),
     }
+}
+
+/// Shows the state of the objects as metrics.
+pub(super) fn show_state(registry: &Metrics, hubs: Hubs) {
+    registry.on_scrape(move |encoder| {
+        state::write(encoder, &hubs.enterprises.all())?;
+        state::write(encoder, &hubs.organizations.all())?;
+        state::write(encoder, &hubs.repositories.all())?;
+        state::write(encoder, &hubs.pools.all())?;
+        state::write(encoder, &hubs.images.all())?;
+        state::write(encoder, &hubs.server_configs.all())?;
+        state::write(encoder, &hubs.endpoints.all())?;
+        state::write(encoder, &hubs.credentials.all())
+    });
 }

@@ -227,13 +227,7 @@ fn obstacle(availability: &Availability, needs_urls: bool) -> Option<Obstacle> {
 /// What an object says while GARM fails to list what it decides by.
 fn unlisted(needs: &[Collection], is_listed: impl Fn(Collection) -> bool) -> Option<Verdict> {
     let missing = needs.iter().find(|collection| !is_listed(**collection))?;
-    let what = match missing {
-        Collection::Endpoints => "endpoints",
-        Collection::Credentials => "credentials",
-        Collection::Entities(kind) => kind.path(),
-        Collection::Pools => "pools",
-        Collection::Instances => "instances",
-    };
+    let what = missing.name();
     Some(Verdict::Waiting {
         reason: reasons::WAITING_FOR_GARM,
         message: format!("GARM has not listed its {what} yet; see its log if this lasts"),

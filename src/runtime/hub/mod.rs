@@ -5,13 +5,14 @@
 
 mod guard;
 mod health;
+mod state;
 mod store;
 
 use std::{
     collections::HashSet,
     fmt::Debug,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::StreamExt;
@@ -30,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use self::{guard::Guarded, health::Health, store::Store};
 pub use self::{
     guard::Invalid,
+    state::{HubState, ScopeState, Watching},
     store::{Form, HubEvent, Index, Stored},
 };
 use super::{ObjectKey, client};
@@ -392,43 +394,6 @@ impl<K: Watched> Hub<K> {
                 gone: false,
             });
         }
-    }
-
-    /// Says when the slowest namespace's watch last made progress: an event, a listed object or an accepted watch
-    /// request. A healthy watch makes some at least once per watch timeout, a quiet one too.
-    pub fn last_progress(&self) -> Instant {
-        let progress = self.scopes.iter().map(|scope| scope.health.last_progress());
-        progress.min().unwrap_or_else(Instant::now)
-    }
-
-    /// Answers whether the watch made progress within `limit`; the error is a sentence for `/healthz`. A sensible
-    /// limit is several watch timeouts: a watch that is trying again needs up to one and half a minute.
-    pub fn check_progress(&self, limit: Duration) -> Result<(), String> {
-        let idle = self.last_progress().elapsed();
-        if idle <= limit {
-            return Ok(());
-        }
-        let (kind, idle) = (&self.kind, idle.as_secs());
-        Err(format!("the watch of {kind} made no progress for {idle} s"))
-    }
-
-    /// Names the watched kind.
-    pub fn kind(&self) -> &str {
-        &self.kind
-    }
-
-    fn report(&self) {
-        let Some(metrics) = &self.metrics else { return };
-        let (objects, invalid) = self.read().count();
-        metrics
-            .objects
-            .set(i64::try_from(objects).unwrap_or(i64::MAX));
-        metrics
-            .invalid
-            .set(i64::try_from(invalid).unwrap_or(i64::MAX));
-        metrics
-            .idle
-            .set(self.last_progress().elapsed().as_secs_f64());
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Store<K>> {

@@ -24,7 +24,7 @@ use self::{
 use crate::{
     api::install::{webhook_ca, webhook_dns_names},
     config::{Listen, WebhookConfig},
-    runtime::{client::explain, lease::Leadership},
+    runtime::{client::explain, lease::Leadership, pulse::Pulse},
     server::tls::{Pair, ServerCertificate},
     telemetry::metrics::Metrics,
 };
@@ -113,9 +113,10 @@ impl SelfManaged {
     }
 
     /// Looks at the Secret and at the clock again and again; the wall clock, as machines sleep.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken, pulse: Pulse) {
         let looks = async {
             loop {
+                pulse.turn();
                 let again = self.look(Timestamp::now()).await;
                 // Too soon would be a busy loop where somebody else keeps writing.
                 let pause = if again {

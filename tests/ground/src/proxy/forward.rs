@@ -112,6 +112,14 @@ async fn answer(
         Some(Fault::Lag(time)) => response.map(|body| lagging(body, time)),
         _ => response,
     };
+    let response = if shared.records.keeps_answer(seq) {
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.context("read the answer")?.to_bytes();
+        shared.records.keep_answer(seq, &body);
+        Response::from_parts(parts, whole(body))
+    } else {
+        response
+    };
     shared.records.answered(seq, response.status());
     tunnel_if_upgraded(shared, client_side, response).map(Some)
 }

@@ -167,6 +167,11 @@ impl Proxy {
         self.shared.records.since(mark)
     }
 
+    /// Looks at everything requested since the mark without copying it; requests wait meanwhile.
+    pub fn look<T>(&self, mark: usize, look: impl FnOnce(&[Recorded]) -> T) -> T {
+        self.shared.records.look(mark, look)
+    }
+
     /// How often a route such as `PUT /pools/{id}` was requested since the mark.
     pub fn count(&self, mark: usize, route: &str) -> usize {
         self.since(mark)
