@@ -64,7 +64,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let (pulses, current) = (Pulses::default(), Current::default());
     current.measure(&registry);
     if config.operator.state_metrics {
-        watches::show_state(&registry, hubs.clone());
+        watches::show_state(&registry, hubs.clone(), current.clone());
     }
     let mut parts = Parts::new();
     let admission = Arc::new(Admission::new(hubs.clone(), Settings::new(&config)));
