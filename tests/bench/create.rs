@@ -14,7 +14,7 @@ use crate::{
     is_old,
     objects::{is_ready, pool},
     options::Sizes,
-    reference::{Filled, replay},
+    reference::{Before, replay},
     replay::Script,
     stage::{Mark, Stage, is_work},
 };
@@ -69,8 +69,13 @@ pub async fn create(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     stage.stop(made.operator).await?;
     let script = Script::new(&stage, made.mark, made.ready)?;
     let all: Vec<Value> = (0..pools).map(|n| pool(n, repositories, 0)).collect();
-    let filled = Filled::Repositories(repositories);
-    let replayed = replay(&stage, script, filled, repositories, &all).await?;
+    let before = Before {
+        repositories,
+        pools: &all,
+        is_filled: true,
+        with_status: &[],
+    };
+    let replayed = replay(&stage, script, before).await?;
     stage.end().await?;
 
     let each = |number: usize| count(number) / count(pools);

@@ -1,8 +1,11 @@
 //! What a process takes of the machine, as Linux tells it.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use anyhow::{Context, Result};
+
+/// Linux counts processor time in hundredths of a second.
+const TICK: Duration = Duration::from_millis(10);
 
 /// Memory that is in use and not shared out yet to others, in MiB (resident set).
 pub fn memory(pid: u32) -> Result<f64> {
@@ -12,4 +15,18 @@ pub fn memory(pid: u32) -> Result<f64> {
     let number = line.and_then(|line| line.split_whitespace().next());
     let kib: f64 = number.context("no VmRSS")?.parse()?;
     Ok(kib / 1024.0)
+}
+
+/// Processor time since the start, of all threads.
+pub fn cpu(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+    // The name, in brackets, may hold anything.
+    let (_, rest) = text.rsplit_once(')').context("no name")?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let ticks = |index: usize| -> Result<u32> {
+        let field = fields.get(index).context("too few fields")?;
+        Ok(field.parse()?)
+    };
+    Ok(TICK * (ticks(11)? + ticks(12)?))
 }

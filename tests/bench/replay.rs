@@ -91,6 +91,12 @@ impl Script {
             calls.push((request.at, call));
         }
         calls.sort_by_key(|(at, _)| *at);
+        // An Event of before, which counts once more, is not there.
+        let posts = calls.iter().filter(|(_, call)| call.method == Method::POST);
+        let posted: HashSet<String> = posts.map(|(_, call)| call.object.clone()).collect();
+        calls.retain(|(_, call)| {
+            !call.object.starts_with("events/") || posted.contains(&call.object)
+        });
         let (first, calls) = calls
             .into_iter()
             .map(|(_, call)| call)

@@ -17,7 +17,7 @@ use crate::{
     figures::{Figure, Goal, count, percentile},
     fleet::Fleet,
     options::Sizes,
-    reference::{Filled, replay},
+    reference::{Before, replay},
     replay::Script,
     stage::{Mark, Stage},
 };
@@ -51,8 +51,13 @@ pub async fn mirror(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let writes = stage.kube.writes_since(mark.kube).len();
     let reads = stage.garm.proxy().since(mark.garm).len();
     let script = Script::new(&stage, mark, last)?;
-    let filled = Filled::Repositories(fleet.repositories);
-    let replayed = replay(&stage, script, filled, fleet.repositories, &fleet.objects()).await?;
+    let before = Before {
+        repositories: fleet.repositories,
+        pools: &fleet.objects(),
+        is_filled: true,
+        with_status: &[],
+    };
+    let replayed = replay(&stage, script, before).await?;
     stage.end().await?;
     Ok(vec![
         Figure::new("all Runners with status", "s", took)
