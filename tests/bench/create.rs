@@ -65,6 +65,7 @@ pub async fn create(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let took = made.ready.duration_since(made.begun).as_secs_f64();
     let garm = stage.garm.proxy().since(made.mark.garm);
     let kube = stage.kube.since(made.mark.kube);
+    stage.tell(made.mark);
     let orphans = orphans(&stage, pools).await?;
     stage.stop(made.operator).await?;
     let script = Script::new(&stage, made.mark, made.ready)?;
@@ -136,6 +137,7 @@ pub async fn restart(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let begun = Instant::now();
     let operator = stage.operator().await?;
     let last = stage.calm(QUIET).await?;
+    stage.tell(mark);
     let garm = stage.garm.proxy().since(mark.garm);
     let kube = stage.kube.since(mark.kube);
     stage.stop(operator).await?;

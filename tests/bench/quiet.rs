@@ -69,6 +69,7 @@ async fn watch(stage: &Stage<'_>, operator: &Operator, minutes: f64) -> Result<S
     let mark = stage.mark();
     let before = (process::cpu(operator.pid())?, process::cpu(garm)?);
     tokio::time::sleep(Duration::from_secs_f64(minutes * 60.0)).await;
+    stage.tell(mark);
     Ok(Seen {
         minutes,
         garm: stage.garm.proxy().since(mark.garm),

@@ -47,6 +47,7 @@ pub async fn mirror(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let last = all_shown(&stage, mark, fleet.runners()).await?;
     stage.calm(Duration::from_secs(6)).await?;
     stage.stop(operator).await?;
+    stage.tell(mark);
     let took = last.duration_since(begun).as_secs_f64();
     let writes = stage.kube.writes_since(mark.kube).len();
     let reads = stage.garm.proxy().since(mark.garm).len();

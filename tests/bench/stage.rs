@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     time::{Duration, Instant},
 };
 
@@ -115,6 +115,9 @@ impl<'a> Stage<'a> {
     /// Ends an operator in good order.
     pub async fn stop(&self, mut operator: Operator) -> Result<()> {
         let status = operator.terminate(PROCESS_LIMIT).await?;
+        if self.sizes.timeline {
+            eprintln!("the operator's log:\n{}", operator.stderr());
+        }
         ensure!(
             status.success(),
             "the operator ended with {status}:\n{}",
@@ -187,6 +190,31 @@ impl<'a> Stage<'a> {
         Mark {
             garm: self.garm.proxy().mark(),
             kube: self.kube.mark(),
+        }
+    }
+
+    /// Tells what was asked and written in each second since the mark, if that is wanted.
+    pub fn tell(&self, mark: Mark) {
+        if !self.sizes.timeline {
+            return;
+        }
+        let requests = self.garm.proxy().since(mark.garm).into_iter();
+        let all: Vec<Recorded> = requests.chain(self.kube.since(mark.kube)).collect();
+        let begun = all.iter().map(|one| one.at).min();
+        let mut seconds: BTreeMap<(u64, String), (usize, Duration)> = BTreeMap::new();
+        for one in all {
+            let second = begun.map_or(0, |begun| one.at.duration_since(begun).as_secs());
+            let status = one
+                .status
+                .map_or("-".to_owned(), |status| status.to_string());
+            let line = seconds
+                .entry((second, format!("{} {status}", one.route)))
+                .or_default();
+            line.0 += 1;
+            line.1 += one.took().unwrap_or_default();
+        }
+        for ((second, what), (number, took)) in seconds {
+            eprintln!("{second:>5} s {number:>6} x {what}, {took:?} in all");
         }
     }
 

@@ -45,6 +45,7 @@ pub async fn run(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let answers = first_answer(&stage, mark).await?;
     let ready = all_again(&stage, mark, number + repositories).await?;
     stage.calm(Duration::from_secs(5)).await?;
+    stage.tell(mark);
     let stale = stale(&stage, mark, answers).await?;
     stage.stop(operator).await?;
     let script = Script::new(&stage, mark, ready)?;
