@@ -1,7 +1,7 @@
 //! A Kubernetes operator for GARM, the runner manager for GitHub Actions.
 //!
 //! Imports go one way: [`api`] (the types we own) ← [`domain`] (pure rules) ← [`controllers`] and [`admission`] ← [`run`] (the process). [`garm`] knows nothing
-//! of Kubernetes; [`runtime`], [`server`] and [`telemetry`] know nothing of pools.
+//! of Kubernetes; [`runtime`] and [`server`] know nothing of pools, [`telemetry`] only what is shown of them.
 
 pub mod admission;
 pub mod api;

@@ -244,6 +244,7 @@ fn every_flag_is_taken_in_both_forms() {
         let value = match setting.kind {
             Kind::Bool => "T",
             Kind::Number => "3",
+            Kind::Duration if setting.key == "operator.stuckAfter" => "2.5m",
             Kind::Duration => "0.5m",
             Kind::File => "/some/file",
             Kind::Secret => "hunter2",
@@ -264,6 +265,15 @@ fn every_flag_is_taken_in_both_forms() {
             "operator.webhookCaLifetime" => {
                 &["--garm-password=hunter2", "--operator-webhook-ca-step=1s"]
             }
+            // So is a renewal beside the time until others take over.
+            "operator.leaseRenewDeadline" => {
+                &["--garm-password=hunter2", "--operator-lease-duration=1m"]
+            }
+            "operator.leaseRetryPeriod" => &[
+                "--garm-password=hunter2",
+                "--operator-lease-duration=1m30s",
+                "--operator-lease-renew-deadline=1m",
+            ],
             _ => &["--garm-password=hunter2"],
         };
         let mut names = vec![setting.flag];

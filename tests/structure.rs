@@ -13,7 +13,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &["api", "garm::wire"]),
     ("garm", &[]),
     ("runtime", &["telemetry", "api::meta"]),
-    ("telemetry", &["config"]),
+    // What is shown of objects as metrics.
+    ("telemetry", &["config", "api"]),
     // Who manages its own certificate writes to the cluster, as the leader.
     (
         "server",

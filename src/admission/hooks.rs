@@ -40,6 +40,13 @@ pub struct Hook {
     pub phase: Phase,
 }
 
+impl Hook {
+    /// Says whether it refuses nothing: of the deletion of a Pool it only takes note.
+    pub fn only_notices(&self) -> bool {
+        self.kind == "Pool" && self.operations == [Operation::Delete]
+    }
+}
+
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 
 macro_rules! hook {
@@ -65,6 +72,7 @@ macro_rules! hook {
 pub const HOOKS: &[Hook] = &[
     hook!(Mutating, "mutate", "pool", "Pool", "pools", WRITES),
     hook!(Validating, "validate", "pool", "Pool", "pools", WRITES),
+    hook!(Validating, "notice", "pool", "Pool", "pools", &[Operation::Delete]),
     hook!(Validating, "validate", "image", "Image", "images", &[Operation::Delete]),
     hook!(Validating, "validate", "repository", "Repository", "repositories", WRITES),
     hook!(Validating, "validate", "organization", "Organization", "organizations", WRITES),

@@ -7,7 +7,9 @@ pub mod convert;
 mod default;
 mod duplicates;
 pub mod hooks;
+mod leaving;
 mod outcome;
+mod passed;
 mod review;
 mod router;
 mod validate;
@@ -18,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::duplicates::Duplicates;
 use self::hooks::{Hook, Phase};
+use self::leaving::Leaving;
 pub use self::outcome::{Outcome, Refusal, Stop};
 pub use self::review::{Metadata, Request, Subject};
 use crate::config::Config;
@@ -63,6 +66,7 @@ impl Settings {
 pub struct Admission {
     hubs: Hubs,
     duplicates: Duplicates,
+    leaving: Leaving,
     settings: Settings,
 }
 
@@ -72,6 +76,7 @@ impl Admission {
         Self {
             duplicates: Duplicates::new(hubs.clone(), settings.duplicate_pools),
             hubs,
+            leaving: Leaving::default(),
             settings,
         }
     }

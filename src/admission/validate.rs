@@ -15,7 +15,7 @@ use crate::api::meta::is_terminating;
 use crate::api::refs::TypedRef;
 use crate::api::v1beta1::{
     Enterprise, GarmServerConfigSpec, GitHubCredentialSpec, GitHubEndpointSpec, ImageSpec,
-    Organization, PoolSpec, Repository,
+    Organization, Pool, PoolSpec, Repository,
 };
 use crate::domain::duplicate::DuplicatePools;
 use crate::domain::field::FieldError;
@@ -25,12 +25,13 @@ use crate::domain::{credential, endpoint, entity, pool, server_config};
 use crate::runtime::ObjectKey;
 use crate::runtime::hub::{Hub, Watched};
 
-/// Names of Pools that a refusal lists; of more it tells the number.
+/// Names of Pools that a refusal lists.
 const LISTED: usize = 10;
 
 /// Judges a request by the kind of its object. What is not judged is allowed.
 pub async fn judge(admission: &Admission, request: &Request<'_>) -> Result<Outcome, Stop> {
     match &*request.kind.kind {
+        "Pool" if request.operation == Operation::Delete => Ok(notice_pool(admission, request)),
         "Pool" => judge_pool(admission, request).await,
         "Image" => judge_image(admission, request).await,
         Repository::NAME => judge_scope::<Repository>(admission, request).await,
@@ -103,6 +104,17 @@ fn absent_for_pool(admission: &Admission, namespace: &str, spec: &PoolSpec) -> V
     scope.into_iter().chain(image).collect()
 }
 
+/// Takes note of a Pool whose deletion begins, which the watch shows only after its Image may have been deleted too.
+fn notice_pool(admission: &Admission, request: &Request<'_>) -> Outcome {
+    let (metadata, _) = request.deleted::<PoolSpec>();
+    if let Some(uid) = metadata.uid
+        && !request.is_dry_run()
+    {
+        admission.leaving.note(uid, Instant::now());
+    }
+    Outcome::allowed()
+}
+
 /// An Image may go unless a living Pool of its namespace is known to use it. A Pool that is going as well keeps nothing.
 async fn judge_image(admission: &Admission, request: &Request<'_>) -> Result<Outcome, Stop> {
     let hubs = &admission.hubs;
@@ -113,17 +125,18 @@ async fn judge_image(admission: &Admission, request: &Request<'_>) -> Result<Out
     let (metadata, spec) = request.deleted::<ImageSpec>();
     // When a collection is deleted, the request itself bears no name.
     let name = metadata.name.as_deref().unwrap_or(&request.name);
-    let users = hubs
-        .pools
-        .by(&reference_index("image", &request.namespace, name));
-    let users: Vec<String> = users
-        .iter()
-        .filter(|pool| !is_terminating(&pool.metadata))
-        .map(|pool| pool.name_any())
-        .collect();
+    let now = Instant::now();
+    let stays = |pool: &Pool| {
+        let uid = pool.metadata.uid.as_deref().unwrap_or_default();
+        !is_terminating(&pool.metadata) && !admission.leaving.has(uid, now)
+    };
+    let index = reference_index("image", &request.namespace, name);
+    // As many as are named, and one to tell whether there are more: an Image may have thousands.
+    let users = hubs.pools.first_by(&index, LISTED + 1, stays);
     if users.is_empty() {
         return Ok(Outcome::allowed());
     }
+    let users: Vec<String> = users.iter().map(|pool| pool.name_any()).collect();
     let tag = spec.tag.unwrap_or_default();
     let image = ObjectKey::new(&*request.namespace, name);
     Ok(Outcome::forbidden(format!(
@@ -135,11 +148,7 @@ async fn judge_image(admission: &Admission, request: &Request<'_>) -> Result<Out
 fn list(pools: &[String]) -> String {
     let (shown, more) = pools.split_at(pools.len().min(LISTED));
     let word = if pools.len() == 1 { "Pool" } else { "Pools" };
-    let rest = if more.is_empty() {
-        String::new()
-    } else {
-        format!(" and {} more", more.len())
-    };
+    let rest = if more.is_empty() { "" } else { " and more" };
     format!("{word} {}{rest}", shown.join(", "))
 }
 

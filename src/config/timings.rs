@@ -37,8 +37,9 @@ pub struct Timings {
     pub pool_delete_settle: Duration,
     /// Length of one watch request, in whole seconds and at least one. A connection that died silently is noticed after this and 5 s.
     pub watch: Duration,
-    /// After how long without progress a watch counts as stuck, so that `/healthz` fails: more than two watch requests.
-    pub watch_stuck: Duration,
+    /// After how long without progress something counts as stuck, so that `/healthz` fails (`operator.stuckAfter`): more than two watch
+    /// requests.
+    pub stuck: Duration,
     /// Deadline for one call to the Kubernetes API. Not scaled.
     pub kube_call: Duration,
     /// How long a review waits for a watch that has not delivered its first list, or for its turn. Not scaled, like the next: the API server's
@@ -50,16 +51,33 @@ pub struct Timings {
     pub webhook_conversion: Duration,
     /// How long calls in flight may go on after SIGTERM before they are dropped.
     pub shutdown_drop: Duration,
-    /// How long other replicas wait for a renewal of the Lease before they take it over.
-    pub lease_duration: Duration,
-    /// How long the leader works without a successful renewal of the Lease; shorter than its duration.
-    pub lease_renew: Duration,
-    /// Between two renewals of the Lease.
-    pub lease_retry: Duration,
+    /// The election (`operator.lease…`).
+    pub lease: LeaseTimes,
     /// The connection to GARM.
     pub garm: garm::Timings,
     /// The webhook listener and its certificate.
     pub webhook: WebhookTimings,
+}
+
+/// Times of the election of a leader, by default those of client-go and so of the Go operator.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LeaseTimes {
+    /// How long other replicas wait for a renewal of the Lease before they take it over.
+    pub duration: Duration,
+    /// How long the leader works without a successful renewal of the Lease; shorter than its duration.
+    pub renew: Duration,
+    /// Between two renewals of the Lease; at most half of `renew`.
+    pub retry: Duration,
+}
+
+impl Default for LeaseTimes {
+    fn default() -> Self {
+        Self {
+            duration: Duration::from_secs(15),
+            renew: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+        }
+    }
 }
 
 /// Times of the webhook listener and its certificate. But for the polls they are not scaled: clients have clocks of their own.
@@ -119,15 +137,13 @@ impl Default for Timings {
             pool_delete_settle: s(6),
             // With the reconnect, a change behind a dead connection is seen within 220 s.
             watch: s(180),
-            watch_stuck: s(8 * 60),
+            stuck: s(8 * 60),
             kube_call: s(30),
             webhook_wait: s(2),
             webhook_answer: s(4),
             webhook_conversion: s(25),
             shutdown_drop: s(2),
-            lease_duration: s(15),
-            lease_renew: s(10),
-            lease_retry: s(2),
+            lease: LeaseTimes::default(),
             garm: garm::Timings::default(),
             webhook: WebhookTimings::default(),
         }
@@ -157,15 +173,17 @@ impl Timings {
             marker_orphan_age: f(self.marker_orphan_age),
             pool_delete_settle: self.pool_delete_settle,
             watch: f(self.watch),
-            watch_stuck: f(self.watch_stuck),
+            stuck: f(self.stuck),
             kube_call: self.kube_call,
             webhook_wait: self.webhook_wait,
             webhook_answer: self.webhook_answer,
             webhook_conversion: self.webhook_conversion,
             shutdown_drop: self.shutdown_drop,
-            lease_duration: f(self.lease_duration),
-            lease_renew: f(self.lease_renew),
-            lease_retry: f(self.lease_retry),
+            lease: LeaseTimes {
+                duration: f(self.lease.duration),
+                renew: f(self.lease.renew),
+                retry: f(self.lease.retry),
+            },
             garm: scaled_garm(&self.garm, factor),
             webhook: WebhookTimings {
                 files_poll: f(self.webhook.files_poll),

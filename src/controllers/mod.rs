@@ -19,7 +19,7 @@ use crate::api::v1beta1::{
 use crate::config::Timings;
 use crate::domain::pushed::Hasher;
 use crate::garm::Garm;
-use crate::runtime::hub::Hub;
+use crate::runtime::hub::{Hub, Watching};
 use crate::runtime::recorder::Events;
 use crate::runtime::secrets::SecretReader;
 use crate::runtime::status::StatusWriter;
@@ -83,21 +83,20 @@ impl Hubs {
         );
     }
 
-    /// Answers whether every watch made progress within `limit`; the error names the one that did not.
-    ///
-    /// # Errors
-    /// A sentence for `/healthz`.
-    pub fn check_progress(&self, limit: Duration) -> Result<(), String> {
-        self.endpoints.check_progress(limit)?;
-        self.credentials.check_progress(limit)?;
-        self.repositories.check_progress(limit)?;
-        self.organizations.check_progress(limit)?;
-        self.enterprises.check_progress(limit)?;
-        self.images.check_progress(limit)?;
-        self.pools.check_progress(limit)?;
-        self.runners.check_progress(limit)?;
-        self.server_configs.check_progress(limit)?;
-        self.secrets.check_progress(limit)
+    /// Lists all watches.
+    pub fn each(&self) -> [&dyn Watching; 10] {
+        [
+            &*self.endpoints,
+            &*self.credentials,
+            &*self.repositories,
+            &*self.organizations,
+            &*self.enterprises,
+            &*self.images,
+            &*self.pools,
+            &*self.runners,
+            &*self.server_configs,
+            &*self.secrets,
+        ]
     }
 }
 
@@ -155,8 +154,8 @@ impl Context {
         min + max.saturating_sub(min).mul_f64(rand::random::<f64>())
     }
 
-    /// Publishes an event about an object; a failure to do so is logged and fails nothing.
-    pub async fn publish<K>(
+    /// Publishes an event about an object, without waiting for it; a failure to do so is logged and fails nothing.
+    pub fn publish<K>(
         &self,
         component: &'static str,
         metadata: &ObjectMeta,
@@ -177,7 +176,15 @@ impl Context {
         };
         // Every component has a recorder from the start.
         if let Some(events) = self.events.get(component) {
-            events.publish(&reference, kind, reason, action, note).await;
+            events.publish(reference, kind, reason, action, note);
+        }
+    }
+
+    /// Waits until what was published has been sent, for some seconds at most.
+    pub async fn flush_events(&self) {
+        // All go the same way.
+        if let Some(events) = self.events.values().next() {
+            events.flush().await;
         }
     }
 }

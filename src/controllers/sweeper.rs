@@ -12,12 +12,13 @@ use crate::controllers::Context;
 use crate::domain::pool::{is_abandoned, marked_uid};
 use crate::domain::reference::uid_index;
 use crate::garm::{self, Collection};
+use crate::runtime::pulse::Pulse;
 
 /// How often one age is looked at.
 const LOOKS: u32 = 5;
 
 /// Looks for such pools until cancelled.
-pub async fn run(context: Arc<Context>, token: CancellationToken) {
+pub async fn run(context: Arc<Context>, token: CancellationToken, pulse: Pulse) {
     let age = context.timings.marker_orphan_age;
     let mut seen: HashMap<String, Instant> = HashMap::new();
     while token
@@ -25,6 +26,7 @@ pub async fn run(context: Arc<Context>, token: CancellationToken) {
         .await
         .is_some()
     {
+        pulse.turn();
         sweep(&context, &mut seen, age).await;
     }
 }

@@ -14,7 +14,8 @@ use tokio::sync::Mutex;
 
 use super::error::{Error, Refusal, refusal};
 use super::http::{Answer, Http, Request};
-use super::settings::{Observer, Settings};
+use super::observer::Observer;
+use super::settings::Settings;
 use super::wire::{FirstRun, Login, LoginAnswer};
 
 /// Seconds before its end at which a token is renewed.
@@ -99,7 +100,6 @@ impl Auth {
             return Err(earlier.error.clone());
         }
         let result = self.log_in(http, &password, refused.is_none()).await;
-        self.observer.login(result.is_ok());
         match result {
             Ok(session) => {
                 if let Some(expires) = session.expires {

@@ -2,22 +2,18 @@
 //! What calls there are stands in `routes`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Method;
-use rand::Rng;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use super::auth::{Auth, Session};
-use super::error::{Error, NO_DETAILS, Refusal, describe, refusal};
+use super::error::{Error, Refusal, describe, refusal};
 use super::http::{Answer, Http, Request};
 use super::lanes::{Lane, Lanes};
-use super::settings::{Observer, Settings};
-
-/// How often a call is tried again that GARM failed without details.
-const RETRIES: u32 = 1;
+use super::observer::Observer;
+use super::settings::Settings;
 
 pub(super) type Result<T> = std::result::Result<T, Error>;
 
@@ -36,7 +32,7 @@ pub(super) struct Client {
 pub(super) struct Call<'a> {
     pub(super) request: Request<'a>,
     pub(super) lane: Lane,
-    /// Whether a second try does no harm.
+    /// Whether it is made again, once, when GARM's database was locked. Of a write only who looks at GARM again first knows what is left to do.
     pub(super) may_repeat: bool,
 }
 
@@ -63,33 +59,21 @@ impl Client {
     }
 
     async fn call(&self, call: &Call<'_>) -> Result<Answer> {
-        let mut tries = 0;
-        loop {
-            let result = self
-                .lanes
-                .run(call.lane, self.try_once(&call.request))
-                .await;
-            match result {
-                Err(Error::Server {
-                    status: 500,
-                    ref details,
-                }) if call.may_repeat && tries < RETRIES && details == NO_DETAILS => {
-                    tokio::time::sleep(self.pause(tries)).await;
-                    tries += 1;
-                }
-                result => {
-                    if result.as_ref().is_err_and(Error::is_about_garm) {
-                        self.doubt.notify_one();
-                    }
-                    return result;
-                }
-            }
+        let mut result = self.send_in_turn(call).await;
+        if call.may_repeat && result.as_ref().is_err_and(Error::is_locked) {
+            tokio::time::sleep(self.settings.timings.pause()).await;
+            result = self.send_in_turn(call).await;
         }
+        if result.as_ref().is_err_and(Error::is_about_garm) {
+            self.doubt.notify_one();
+        }
+        result
     }
 
-    fn pause(&self, tries: u32) -> Duration {
-        let longest = self.settings.timings.retry * 3_u32.pow(tries);
-        longest.mul_f64(rand::rng().random_range(0.5..1.0))
+    async fn send_in_turn(&self, call: &Call<'_>) -> Result<Answer> {
+        self.lanes
+            .run(call.lane, self.try_once(&call.request))
+            .await
     }
 
     async fn try_once(&self, request: &Request<'_>) -> Result<Answer> {
@@ -157,9 +141,7 @@ fn call<'a>(
         Lane::Write
     };
     Call {
-        // A create that is sent twice may make two.
-        // A deletion is asked for at its own pace, since GARM answers 500 to some that it refuses.
-        may_repeat: method != Method::POST && method != Method::DELETE,
+        may_repeat: method == Method::GET,
         lane,
         request: Request {
             label,

@@ -15,7 +15,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::client::Client;
 use super::error::Error;
-use super::settings::{NoObserver, PasswordSource, Permit, Settings, Timings};
+use super::observer::NoObserver;
+use super::settings::{PasswordSource, Permit, Settings, Timings};
 use super::wire::{CreatePool, EntityKind, UpdatePool};
 
 const LOCKED: (u16, &str) = (500, r#"{"error":"Server error","details":""}"#);
@@ -168,23 +169,27 @@ async fn a_refused_login_is_not_tried_again_by_every_caller() {
 }
 
 #[tokio::test]
-async fn tries_again_what_a_locked_database_failed_but_never_a_create_or_a_deletion() {
+async fn reads_again_what_a_locked_database_failed_but_never_writes_again() {
     let (client, script) = start([LOCKED]).await;
-    let update = UpdatePool {
-        max_runners: Some(1),
-        ..UpdatePool::default()
-    };
-    assert!(client.update_pool("p", &update).await.is_ok());
-    assert_eq!(asked(&script, "PUT"), 2);
-
+    assert!(client.pool("p").await.is_ok());
+    assert_eq!(asked(&script, "GET"), 2);
     script.lock().unwrap().answers.extend([LOCKED; 2]);
     let result = client.pool("p").await;
     assert!(matches!(result, Err(Error::Server { status: 500, .. })));
     assert_eq!(
         asked(&script, "GET"),
-        2,
+        4,
         "the reconcile loop is the real retry"
     );
+
+    script.lock().unwrap().answers = [LOCKED].into();
+    let update = UpdatePool {
+        max_runners: Some(1),
+        ..UpdatePool::default()
+    };
+    let result = client.update_pool("p", &update).await;
+    assert!(result.is_err_and(|error| error.is_locked()));
+    assert_eq!(asked(&script, "PUT"), 1);
 
     script.lock().unwrap().answers = [LOCKED].into();
     let result = client

@@ -145,6 +145,12 @@ impl Error {
         )
     }
 
+    /// Says whether GARM failed without details, as it does when two of its own transactions met (its log: database is locked). The call that
+    /// comes next most likely works.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Server { status: 500, details } if details == NO_DETAILS)
+    }
+
     /// Names the kind of error in one stable word, for metrics and reasons.
     pub fn label(&self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 //! [`Garm`]: reads from memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{self, Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use tokio::sync::{Mutex, Notify, broadcast, watch};
@@ -12,7 +12,8 @@ use super::client::Client;
 use super::error::Error;
 use super::feed;
 use super::mirror::{Changed, Collection, Mirror, Ticket};
-use super::settings::{Observer, Settings};
+use super::observer::Observer;
+use super::settings::Settings;
 use super::wire::{Controller, Credential, Endpoint, Entity, EntityKind, Instance, Pool};
 
 /// How many changes a slow subscriber may be behind before it has to look at everything.
@@ -42,6 +43,8 @@ pub(super) struct Shared {
     pub(super) socket_is_up: AtomicBool,
     /// How often it came up; each time everything is to be listed.
     pub(super) socket_came_up: watch::Sender<u64>,
+    /// When the last event came, if one ever did.
+    pub(super) last_event: sync::Mutex<Option<Instant>>,
     /// When the last list of all instances was requested.
     pub(super) instances_listed: Mutex<Option<Instant>>,
 }
@@ -59,6 +62,7 @@ impl Garm {
             nudge: Notify::new(),
             socket_is_up: AtomicBool::new(false),
             socket_came_up: watch::Sender::new(0),
+            last_event: sync::Mutex::default(),
             instances_listed: Mutex::new(None),
             settings,
             observer,
@@ -234,6 +238,16 @@ impl Shared {
             tracing::warn!(reason = message, "GARM is not ready");
         }
         let _ = self.changes.send(Changed::Availability);
+    }
+
+    /// Notes that an event came, whatever it holds.
+    pub(super) fn heard_event(&self) {
+        let mut last = self
+            .last_event
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *last = Some(Instant::now());
+        self.observer.event();
     }
 
     /// Refuses calls that GARM is known not to be ready for, so that nobody hammers it.

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Method;
@@ -14,7 +15,8 @@ use tokio::sync::Mutex;
 use url::Url;
 
 use super::error::{Error, Transport};
-use super::settings::{Observer, Settings};
+use super::observer::{Called, Observer};
+use super::settings::Settings;
 
 /// How old the last look at the CA file may be.
 const CA_FILE_AGE: Duration = Duration::from_secs(5);
@@ -55,6 +57,8 @@ pub(super) struct Http {
     settings: Arc<Settings>,
     observer: Arc<dyn Observer>,
     connection: Mutex<Option<Connection>>,
+    /// How many requests wait for their answer.
+    under_way: AtomicUsize,
 }
 
 /// Connections that trust one state of the CA file.
@@ -72,6 +76,7 @@ impl Http {
             settings,
             observer,
             connection: Mutex::new(None),
+            under_way: AtomicUsize::new(0),
         }
     }
 
@@ -94,11 +99,23 @@ impl Http {
         }
         self.settings.permit.wait().await;
         let started = Instant::now();
-        let result = receive(builder).await;
-        let status = result.as_ref().ok().map(|answer| answer.status);
-        self.observer
-            .request(request.label, request.route, status, started.elapsed());
+        let result = {
+            let _under_way = UnderWay::begin(&self.under_way);
+            receive(builder).await
+        };
+        self.observer.request(&Called {
+            label: request.label,
+            method: name_of(&request.method),
+            route: request.route,
+            status: result.as_ref().ok().map(|answer| answer.status),
+            duration: started.elapsed(),
+        });
         result.map_err(|error| failure(&error))
+    }
+
+    /// Counts the requests that wait for their answer.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way.load(Ordering::Relaxed)
     }
 
     /// Gives the address of the events socket, and how to trust it when a CA file is set; to be dialled at once.
@@ -197,6 +214,33 @@ impl Http {
             return Err(Error::Transport(Transport::CaFile(fault)));
         }
         Ok(certificates)
+    }
+}
+
+/// Counts a request for as long as it lives, also one that is given up.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Names a method without keeping the request.
+fn name_of(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        _ => "other",
     }
 }
 
@@ -392,10 +436,10 @@ mod tests {
     fn fills_every_placeholder_in_order() {
         let address = address(
             "http://garm",
-            "/{entities}/{id}/pools",
-            &["repositories", "7"],
+            "/pools/{id}/instances/{name}",
+            &["7", "a"],
             &[],
         );
-        assert_eq!(address, "http://garm/api/v1/repositories/7/pools");
+        assert_eq!(address, "http://garm/api/v1/pools/7/instances/a");
     }
 }

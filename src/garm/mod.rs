@@ -13,8 +13,10 @@ mod handle;
 mod http;
 mod lanes;
 mod mirror;
+mod observer;
 mod routes;
 mod settings;
+mod state;
 pub mod wire;
 
 #[cfg(test)]
@@ -23,5 +25,7 @@ mod client_test;
 pub use availability::Availability;
 pub use error::{Error, Transport};
 pub use handle::Garm;
-pub use mirror::{Changed, Collection};
-pub use settings::{NoObserver, Observer, PasswordSource, Permit, Settings, Timings};
+pub use mirror::{Changed, Collection, CollectionState};
+pub use observer::{Called, Loop, NoObserver, Observer};
+pub use settings::{PasswordSource, Permit, Settings, Timings};
+pub use state::State;

@@ -8,6 +8,17 @@ use super::wire::{
     UpdateCredential, UpdateEndpoint, UpdateEntity, UpdatePool,
 };
 
+/// A route that all three kinds of entities have, in the order of [`of`].
+macro_rules! routes {
+    ($rest:literal) => {
+        [
+            concat!("/repositories", $rest),
+            concat!("/organizations", $rest),
+            concat!("/enterprises", $rest),
+        ]
+    };
+}
+
 impl Client {
     // === the server
 
@@ -105,9 +116,8 @@ impl Client {
             kind,
             ["repository.List", "organization.List", "enterprises.List"],
         );
-        let mut list: List<Entity> = self
-            .answer(get(label, "/{entities}", &[kind.path()]))
-            .await?;
+        let route = of(kind, routes!(""));
+        let mut list: List<Entity> = self.answer(get(label, route, &[])).await?;
         for entity in &mut list.items {
             entity.kind = kind;
         }
@@ -119,9 +129,8 @@ impl Client {
             kind,
             ["repository.Get", "organization.Get", "enterprises.Get"],
         );
-        let entity: Entity = self
-            .answer(get(label, "/{entities}/{id}", &[kind.path(), id]))
-            .await?;
+        let route = of(kind, routes!("/{id}"));
+        let entity: Entity = self.answer(get(label, route, &[id])).await?;
         Ok(Entity {
             kind,
             events: Some(entity.events.unwrap_or_default()),
@@ -140,9 +149,7 @@ impl Client {
             "organization.Create",
             "enterprises.Create",
         ];
-        let mut call = post(of(kind, labels), "/{entities}", &[], entity)?;
-        let args = [kind.path()];
-        call.request.args = &args;
+        let mut call = post(of(kind, labels), of(kind, routes!("")), &[], entity)?;
         call.lane = Lane::GitHub;
         let entity: Entity = self.answer(call).await?;
         Ok(Entity { kind, ..entity })
@@ -159,8 +166,8 @@ impl Client {
             "organization.Update",
             "enterprises.Update",
         ];
-        let args = [kind.path(), id];
-        let call = put(of(kind, labels), "/{entities}/{id}", &args, update)?;
+        let (route, args) = (of(kind, routes!("/{id}")), [id]);
+        let call = put(of(kind, labels), route, &args, update)?;
         let entity: Entity = self.answer(call).await?;
         Ok(Entity { kind, ..entity })
     }
@@ -172,8 +179,8 @@ impl Client {
             "organization.Delete",
             "enterprises.Delete",
         ];
-        let args = [kind.path(), id];
-        let mut call = delete(of(kind, labels), "/{entities}/{id}", &args);
+        let args = [id];
+        let mut call = delete(of(kind, labels), of(kind, routes!("/{id}")), &args);
         if kind != EntityKind::Enterprise {
             call.request.query = &[("keepWebhook", "true")];
         }
@@ -183,26 +190,25 @@ impl Client {
     // === webhooks of entities; all wait on GitHub
 
     pub(super) async fn webhook(&self, kind: EntityKind, id: &str) -> Result<Hook> {
-        let args = [kind.path(), id];
-        let mut call = get("webhook.Get", "/{entities}/{id}/webhook", &args);
+        let args = [id];
+        let mut call = get("webhook.Get", of(kind, routes!("/{id}/webhook")), &args);
         call.lane = Lane::GitHub;
+        // GARM answers 500 for GitHub's failures too.
         call.may_repeat = false;
         self.answer(call).await
     }
 
     pub(super) async fn install_webhook(&self, kind: EntityKind, id: &str) -> Result<Hook> {
-        let args = [kind.path(), id];
-        let route = "/{entities}/{id}/webhook";
+        let (route, args) = (of(kind, routes!("/{id}/webhook")), [id]);
         let mut call = post("webhook.Install", route, &args, &InstallHook::default())?;
         call.lane = Lane::GitHub;
         self.answer(call).await
     }
 
     pub(super) async fn uninstall_webhook(&self, kind: EntityKind, id: &str) -> Result<()> {
-        let args = [kind.path(), id];
-        let mut call = delete("webhook.Uninstall", "/{entities}/{id}/webhook", &args);
+        let (route, args) = (of(kind, routes!("/{id}/webhook")), [id]);
+        let mut call = delete("webhook.Uninstall", route, &args);
         call.lane = Lane::GitHub;
-        call.may_repeat = false;
         self.done(call).await
     }
 
@@ -213,10 +219,8 @@ impl Client {
     }
 
     pub(super) async fn pools_of(&self, kind: EntityKind, id: &str) -> Result<List<Pool>> {
-        let args = [kind.path(), id];
-        let mut list: List<Pool> = self
-            .answer(get("pool.List", "/{entities}/{id}/pools", &args))
-            .await?;
+        let route = of(kind, routes!("/{id}/pools"));
+        let mut list: List<Pool> = self.answer(get("pool.List", route, &[id])).await?;
         for pool in &mut list.items {
             in_scope(pool, kind, id);
         }
@@ -236,8 +240,8 @@ impl Client {
         pool: &CreatePool,
     ) -> Result<Pool> {
         let labels = ["pool.CreateRepo", "pool.CreateOrg", "pool.CreateEnterprise"];
-        let args = [kind.path(), id];
-        let call = post(of(kind, labels), "/{entities}/{id}/pools", &args, pool)?;
+        let (route, args) = (of(kind, routes!("/{id}/pools")), [id]);
+        let call = post(of(kind, labels), route, &args, pool)?;
         let mut pool: Pool = self.answer(call).await?;
         in_scope(&mut pool, kind, id);
         Ok(pool.with_specs())
@@ -281,8 +285,6 @@ impl Client {
             call.request.query = &[("forceRemove", "true")];
         }
         call.lane = Lane::GitHub;
-        // GARM answers 500 for GitHub's failures too; the next reconcile asks again.
-        call.may_repeat = false;
         self.done(call).await
     }
 }
@@ -298,11 +300,11 @@ fn in_scope(pool: &mut Pool, kind: EntityKind, id: &str) {
     }
 }
 
-/// Picks a label by kind: repository, organization, enterprise.
-fn of(kind: EntityKind, labels: [&'static str; 3]) -> &'static str {
+/// Picks a label or a route by kind: repository, organization, enterprise.
+fn of(kind: EntityKind, texts: [&'static str; 3]) -> &'static str {
     match kind {
-        EntityKind::Repository => labels[0],
-        EntityKind::Organization => labels[1],
-        EntityKind::Enterprise => labels[2],
+        EntityKind::Repository => texts[0],
+        EntityKind::Organization => texts[1],
+        EntityKind::Enterprise => texts[2],
     }
 }

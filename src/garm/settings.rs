@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use rand::Rng as _;
+
 use secrecy::SecretString;
 use url::Url;
 
@@ -100,7 +101,7 @@ pub struct Timings {
     pub call: Duration,
     /// How long a write keeps others back at most; one that takes longer no longer holds GARM's database.
     pub write_turn: Duration,
-    /// First pause before a call that GARM failed without details is tried again; it doubles twice.
+    /// Longest pause before something is tried again that GARM's locked database failed.
     pub retry: Duration,
     /// Pauses between logins that GARM refuses, first and longest.
     pub login_backoff: (Duration, Duration),
@@ -130,6 +131,13 @@ pub struct Timings {
     pub manager_watch: (Duration, Duration, Duration),
 }
 
+impl Timings {
+    /// Draws the pause before something is tried again that GARM's locked database failed: not all at once once more.
+    pub fn pause(&self) -> Duration {
+        self.retry.mul_f64(rand::rng().random_range(0.5..1.0))
+    }
+}
+
 impl Default for Timings {
     fn default() -> Self {
         let s = Duration::from_secs;
@@ -155,30 +163,3 @@ impl Default for Timings {
         }
     }
 }
-
-/// Hears about calls, for metrics. All methods must return at once.
-pub trait Observer: Send + Sync + 'static {
-    /// Hears of a call: its label (`pool.Get`), its route (`/pools/{id}`), the status of the answer if one came, and how long it took.
-    fn request(
-        &self,
-        _label: &'static str,
-        _route: &'static str,
-        _status: Option<u16>,
-        _duration: Duration,
-    ) {
-    }
-    /// Hears that GARM refused a token, and a new one is fetched.
-    fn unauthenticated(&self) {}
-    /// Hears that GARM gave a token, and until when it is good.
-    fn token_expires(&self, _at: Timestamp) {}
-    /// Hears how a login ended.
-    fn login(&self, _succeeded: bool) {}
-    /// Hears that the events socket came up or went down.
-    fn socket(&self, _is_up: bool) {}
-}
-
-/// Hears and does nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoObserver;
-
-impl Observer for NoObserver {}

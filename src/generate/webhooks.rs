@@ -25,6 +25,9 @@ const CONDITION: &str = "request.operation == 'CREATE' || (!has(object.metadata.
 /// Seconds that the API server waits for an answer: one more than we take at most.
 const TIMEOUT: u32 = 5;
 
+/// Seconds that a deletion waits for us to have noticed it.
+const NOTICE_TIMEOUT: u32 = 1;
+
 /// Builds the Service and both configurations.
 pub fn objects(ca: CaBundle) -> Vec<Value> {
     let service = json!({
@@ -118,7 +121,7 @@ fn webhook(hook: &Hook) -> Value {
             "scope": "Namespaced",
         }],
         "sideEffects": "None",
-        "timeoutSeconds": TIMEOUT,
+        "timeoutSeconds": if hook.only_notices() { NOTICE_TIMEOUT } else { TIMEOUT },
     });
     if !is_deletion {
         webhook["matchConditions"] = json!([{"name": "spec-is-written", "expression": CONDITION}]);

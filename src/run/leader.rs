@@ -4,12 +4,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
-use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use super::connection::{Heard, Loops};
+use super::work::{Current, Line};
 use super::{Parts, first_end};
 use crate::api::event::reporter;
 use crate::api::v1beta1::{Enterprise, Organization, Repository};
@@ -26,10 +26,11 @@ use crate::controllers::sweeper;
 use crate::controllers::wiring::{Queues, Wiring};
 use crate::controllers::{Context, Hubs};
 use crate::domain::pushed::Hasher;
-use crate::garm::{Garm, Observer, PasswordSource, Permit, Settings};
+use crate::garm::{Garm, PasswordSource, Permit, Settings};
 use crate::runtime::ObjectKey;
 use crate::runtime::client;
 use crate::runtime::lease::Term;
+use crate::runtime::pulse::{Pulse, Pulses};
 use crate::runtime::queue::{BackOff, Queue};
 use crate::runtime::recorder::Events;
 use crate::runtime::secrets::SecretReader;
@@ -43,6 +44,8 @@ pub(super) struct Leader {
     config: Config,
     registry: Arc<Metrics>,
     hubs: Hubs,
+    pulses: Pulses,
+    current: Current,
     hasher: Hasher,
 }
 
@@ -56,6 +59,8 @@ impl Leader {
         config: Config,
         registry: Arc<Metrics>,
         hubs: Hubs,
+        pulses: Pulses,
+        current: Current,
     ) -> anyhow::Result<Self> {
         let password = config
             .garm
@@ -67,6 +72,8 @@ impl Leader {
             config,
             registry,
             hubs,
+            pulses,
+            current,
         })
     }
 
@@ -80,7 +87,9 @@ impl Leader {
         token: CancellationToken,
     ) -> anyhow::Result<()> {
         let mut parts = Parts::new();
-        let context = self.context(&term);
+        let loops = Arc::new(Loops::begin(&self.pulses, &self.config.timings.garm));
+        let context = self.context(&term, &loops);
+        let shown = self.current.show(&context.garm);
         parts.spawn({
             let (garm, token) = (context.garm.clone(), token.clone());
             async move {
@@ -92,15 +101,16 @@ impl Leader {
         let loaded = token.run_until_cancelled(self.hubs.loaded()).await;
         if loaded.is_some() {
             tracing::info!("watches are loaded");
-            self.control(context, &token, &mut parts);
+            shown.add(self.control(Arc::clone(&context), &token, &mut parts));
         }
         first_end(&mut parts, &token).await?;
         while parts.join_next().await.is_some() {}
+        context.flush_events().await;
         Ok(())
     }
 
     /// Builds what controllers work with. Every request by it that changes something, and every request to GARM, asks the term first.
-    fn context(&self, term: &Term) -> Arc<Context> {
+    fn context(&self, term: &Term, loops: &Arc<Loops>) -> Arc<Context> {
         let operator = &self.config.operator;
         let kube = client::permitted(&self.kube, {
             let term = term.clone();
@@ -108,7 +118,7 @@ impl Leader {
         });
         let garm = Garm::new(
             garm_settings(&self.config, term),
-            Arc::new(Recorded(Arc::clone(&self.registry))),
+            Arc::new(Heard::new(&self.registry, loops)),
         );
         Arc::new(Context {
             secrets: SecretReader::new(kube.clone()),
@@ -125,8 +135,13 @@ impl Leader {
         })
     }
 
-    /// Starts all controllers.
-    fn control(&self, context: Arc<Context>, token: &CancellationToken, parts: &mut Parts) {
+    /// Starts all controllers, and lists them.
+    fn control(
+        &self,
+        context: Arc<Context>,
+        token: &CancellationToken,
+        parts: &mut Parts,
+    ) -> Vec<Line> {
         let operator = &self.config.operator;
         let queues = Queues::new(BackOff {
             base: context.timings.backoff_base,
@@ -143,6 +158,7 @@ impl Leader {
             parts,
             registry: &self.registry,
             token,
+            lines: Vec::new(),
         };
         start.controller(
             &queues.server_configs,
@@ -185,10 +201,17 @@ impl Leader {
                 async move { runners.reconcile(&key).await }
             },
         );
-        start.part(sweeper::run(Arc::clone(&context), token.clone()));
+        let pulse = self.sweeper_pulse();
+        start.part(sweeper::run(Arc::clone(&context), token.clone(), pulse));
         let wiring = Wiring::new(context, queues, names);
         let stop = token.clone();
         start.part(async move { wiring.run(stop).await });
+        start.lines
+    }
+
+    fn sweeper_pulse(&self) -> Pulse {
+        let rest = self.config.timings.marker_orphan_age;
+        self.pulses.begin_with_garm("sweeper", rest)
     }
 }
 
@@ -197,6 +220,7 @@ struct Start<'a> {
     parts: &'a mut Parts,
     registry: &'a Arc<Metrics>,
     token: &'a CancellationToken,
+    lines: Vec<Line>,
 }
 
 impl Start<'_> {
@@ -225,6 +249,11 @@ impl Start<'_> {
         F: Fn(ObjectKey) -> R + Send + Sync + 'static,
         R: Future<Output = Next> + Send + 'static,
     {
+        self.lines.push(Line {
+            name,
+            concurrency,
+            queue: Arc::clone(queue),
+        });
         self.part(worker::run(
             Arc::clone(queue),
             concurrency,
@@ -272,34 +301,4 @@ fn recorders(kube: &kube::Client) -> HashMap<&'static str, Events> {
     .into_iter()
     .map(|component| (component, first.component(component)))
     .collect()
-}
-
-/// Counts calls to GARM in the metrics.
-struct Recorded(Arc<Metrics>);
-
-impl Observer for Recorded {
-    fn request(
-        &self,
-        label: &'static str,
-        _route: &'static str,
-        status: Option<u16>,
-        _duration: Duration,
-    ) {
-        self.0.garm_request(label);
-        if status.is_none_or(|status| status >= 400) {
-            self.0.garm_request_failed(label);
-        }
-    }
-
-    fn unauthenticated(&self) {
-        self.0.garm_request_failed("client.Unauthenticated");
-    }
-
-    fn token_expires(&self, at: Timestamp) {
-        self.0.garm_token_expiry(at.as_second());
-    }
-
-    fn socket(&self, is_up: bool) {
-        self.0.garm_events_connected(is_up);
-    }
 }

@@ -2,13 +2,17 @@
 //!
 //! Every replica watches, and serves probes, metrics and webhooks; what only one of them may do is in [`leader`].
 
+mod connection;
 mod leader;
 mod serve;
+mod state;
+mod vital;
 mod watches;
 mod webhooks;
+mod work;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use tokio::sync::watch;
@@ -18,11 +22,17 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::{Admission, Settings};
 use crate::api::meta;
 use crate::config::{Config, Timings};
-use crate::runtime::lease::{Elector, Grace, Leadership, Term, Times, each_term};
+use crate::runtime::lease::{Elector, Grace, Leadership, Term, Times, View, each_term};
+use crate::runtime::pulse::Pulses;
 use crate::runtime::{client, shutdown};
+use crate::telemetry::level::Level;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use leader::Leader;
+use serve::Views;
+use state::Diagnosis;
+use vital::Vital;
+use work::Current;
 
 /// What replicas elect a leader by, the Go operator's among them.
 const LEASE: &str = "b608d8b3.mercedes-benz.com";
@@ -48,11 +58,10 @@ type Parts = JoinSet<anyhow::Result<()>>;
 /// # Errors
 /// Fails when there is no cluster to connect to or an address cannot be listened on. GARM being away, fresh or old is no failure.
 pub async fn run(config: Config) -> anyhow::Result<()> {
-    log::init(
-        config.operator.log_format,
-        config.operator.log_verbosity_level,
-    )
-    .context("logging cannot be set up")?;
+    let started = Instant::now();
+    let verbosity = config.operator.log_verbosity_level;
+    let log = log::init(config.operator.log_format, verbosity);
+    let level = Level::new(log.context("logging cannot be set up")?, verbosity);
     let stop = shutdown::token().context("signals cannot be handled")?;
     let registry = Arc::new(Metrics::new());
     let kube = client::connect(
@@ -65,6 +74,11 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     // Probes, metrics and what webhooks know outlive the work: a stopping process still answers, and rightly.
     let serving = CancellationToken::new();
     let hubs = watches::start(&kube, &config, &registry, &serving);
+    let (pulses, current) = (Pulses::default(), Current::default());
+    current.measure(&registry);
+    if config.operator.state_metrics {
+        watches::show_state(&registry, hubs.clone());
+    }
     let mut parts = Parts::new();
     let admission = Arc::new(Admission::new(hubs.clone(), Settings::new(&config)));
     let router = Arc::clone(&admission).router(&registry);
@@ -73,22 +87,47 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         async move { admission.run(&serving).await }
     });
     let webhooks = webhooks::open(&config, router, &stop, &mut parts).await?;
-    let ready = webhooks.as_ref().map(|webhooks| webhooks.check(&stop));
-    let servers = serve::probes_and_metrics(&config, &registry, &hubs, ready, &serving).await?;
+    let (leadership, election) = candidate(&kube, &config, &registry, &stop, &mut parts);
+    let views = Views {
+        webhooks: webhooks.as_ref().map(|webhooks| webhooks.check(&stop)),
+        vital: Vital {
+            hubs: hubs.clone(),
+            pulses: pulses.clone(),
+            current: current.clone(),
+            limit: config.timings.stuck,
+        },
+        diagnosis: Diagnosis {
+            started,
+            hubs: hubs.clone(),
+            pulses: pulses.clone(),
+            current: current.clone(),
+            election: election.as_ref().map(|(_, view)| view.clone()),
+            level,
+        },
+    };
+    let servers = serve::probes_and_metrics(&config, &registry, views, &serving).await?;
     tokio::spawn(warn_of_missing_crds(kube.clone()));
     warn_of_idle_settings(&config);
 
-    let leadership = stand(&kube, &config, &registry, &stop, &mut parts);
+    if let Some((elector, _)) = election {
+        let pulse = pulses.begin("lease", Elector::REST);
+        let stop = stop.clone();
+        parts.spawn(async move {
+            elector.run(stop, pulse).await;
+            Ok(())
+        });
+    }
     if let Some(webhooks) = webhooks {
         let process = webhooks::Process {
             kube: &kube,
             config: &config,
             registry: &registry,
+            pulses: &pulses,
             stop: &stop,
         };
         webhooks.keep_certificate(&process, &leadership, &mut parts);
     }
-    let leader = Leader::new(kube, config.clone(), registry, hubs)?;
+    let leader = Leader::new(kube, config.clone(), registry, hubs, pulses, current)?;
     parts.spawn(lead(
         leader,
         leadership,
@@ -111,37 +150,34 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     ended
 }
 
-/// Stands for election, if there is one; shows who leads.
-fn stand(
+/// Makes this process a candidate, if there is an election; shows who leads.
+fn candidate(
     kube: &kube::Client,
     config: &Config,
     registry: &Arc<Metrics>,
     stop: &CancellationToken,
     parts: &mut Parts,
-) -> watch::Receiver<Leadership> {
-    let stop = stop.clone();
+) -> (watch::Receiver<Leadership>, Option<(Elector, View)>) {
     if !config.operator.leader_election {
         let (always, leadership) = watch::channel(Leadership::Leading(Term::unlimited()));
+        let stop = stop.clone();
         parts.spawn(async move {
             stop.cancelled().await;
+            // Without it nobody would lead.
             drop(always);
             Ok(())
         });
-        return leadership;
+        return (leadership, None);
     }
     let timings = &config.timings;
     let times = Times {
-        duration: timings.lease_duration,
-        renew: timings.lease_renew,
-        retry: timings.lease_retry,
+        duration: timings.lease.duration,
+        renew: timings.lease.renew,
+        retry: timings.lease.retry,
         release: timings.shutdown_drop,
     };
-    let (elector, leadership) = Elector::new(kube, LEASE, times, Arc::clone(registry));
-    parts.spawn(async move {
-        elector.run(stop).await;
-        Ok(())
-    });
-    leadership
+    let (elector, leadership, view) = Elector::new(kube, LEASE, times, Arc::clone(registry));
+    (leadership, Some((elector, view)))
 }
 
 /// Does what only the leader does, whenever this process is it.
@@ -160,7 +196,7 @@ async fn lead(
 fn grace(timings: &Timings) -> Grace {
     Grace {
         stop: timings.shutdown_drop,
-        loss: timings.lease_duration.saturating_sub(timings.lease_renew),
+        loss: timings.lease.duration.saturating_sub(timings.lease.renew),
     }
 }
 

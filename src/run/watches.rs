@@ -6,8 +6,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::controllers::{Hubs, wiring};
-use crate::runtime::hub::{Hub, Options};
+use crate::runtime::hub::{Form, Hub, Options};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::state;
 
 /// Starts one watch per kind.
 pub(super) fn start(
@@ -17,13 +18,14 @@ pub(super) fn start(
     token: &CancellationToken,
 ) -> Hubs {
     let namespaces = &config.operator.watch_namespaces;
-    let options = |page_size, capacity| Options {
+    let options = |page_size, capacity, form| Options {
         page_size,
         capacity,
+        form,
         watch_timeout: config.timings.watch,
         metrics: Some(Arc::clone(registry)),
     };
-    let few = options(500, 2_048);
+    let few = options(500, 2_048, Form::Decoded);
     Hubs {
         endpoints: Hub::start_with(kube, namespaces, &few, wiring::index_endpoint, token),
         credentials: Hub::start_with(kube, namespaces, &few, wiring::index_credential, token),
@@ -34,18 +36,38 @@ pub(super) fn start(
         pools: Hub::start_with(
             kube,
             namespaces,
-            &options(500, 8_192),
+            &options(500, 8_192, Form::Decoded),
             wiring::index_pool,
             token,
         ),
         runners: Hub::start_with(
             kube,
             namespaces,
-            &options(50, 16_384),
+            &options(50, 16_384, Form::Text),
             wiring::index_runner,
             token,
         ),
         server_configs: Hub::start_with(kube, namespaces, &few, |_| Vec::new(), token),
-        secrets: Hub::start_with(kube, namespaces, &options(10, 8_192), |_| Vec::new(), token),
+        secrets: Hub::start_with(
+            kube,
+            namespaces,
+            &options(10, 8_192, Form::Text),
+            |_| Vec::new(),
+            token,
+        ),
     }
+}
+
+/// Shows the state of the objects as metrics.
+pub(super) fn show_state(registry: &Metrics, hubs: Hubs) {
+    registry.on_scrape(move |encoder| {
+        state::write(encoder, &hubs.enterprises.all())?;
+        state::write(encoder, &hubs.organizations.all())?;
+        state::write(encoder, &hubs.repositories.all())?;
+        state::write(encoder, &hubs.pools.all())?;
+        state::write(encoder, &hubs.images.all())?;
+        state::write(encoder, &hubs.server_configs.all())?;
+        state::write(encoder, &hubs.endpoints.all())?;
+        state::write(encoder, &hubs.credentials.all())
+    });
 }

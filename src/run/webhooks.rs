@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Parts, grace};
 use crate::config::{Config, WebhookCerts};
 use crate::runtime::lease::{Leadership, each_term};
+use crate::runtime::pulse::Pulses;
 use crate::server;
 use crate::server::certs::{Files, SelfManaged};
 use crate::server::health::Check;
@@ -21,6 +22,7 @@ pub(super) struct Process<'a> {
     pub(super) kube: &'a kube::Client,
     pub(super) config: &'a Config,
     pub(super) registry: &'a Arc<Metrics>,
+    pub(super) pulses: &'a Pulses,
     pub(super) stop: &'a CancellationToken,
 }
 
@@ -78,13 +80,15 @@ impl Webhooks {
             kube,
             config,
             registry,
+            pulses,
             stop,
         } = process;
         let (settings, times) = (&config.operator.webhook, config.timings.webhook);
         match settings.certs {
             WebhookCerts::Files => {
                 let files = Files::new(&settings.cert_dir, self.certificate, Arc::clone(registry));
-                let watched = files.run(times.files_poll, stop.clone());
+                let pulse = pulses.begin("certificate", times.files_poll);
+                let watched = files.run(times.files_poll, stop.clone(), pulse);
                 parts.spawn(async move {
                     watched.await;
                     Ok(())
@@ -100,7 +104,8 @@ impl Webhooks {
                     leadership.clone(),
                 );
                 let (stop, grace) = (stop.clone(), grace(&config.timings));
-                let kept = own.run(stop.clone());
+                let pulse = pulses.begin("certificate", times.secret_poll);
+                let kept = own.run(stop.clone(), pulse);
                 parts.spawn(async move {
                     kept.await;
                     Ok(())

@@ -93,15 +93,14 @@ pub fn from_config(
     let host = config
         .cluster_url
         .authority()
-        .map_or_else(String::new, ToString::to_string);
+        .map_or_else(|| Arc::from(""), |authority| Arc::from(authority.as_str()));
     let metrics = Arc::clone(metrics);
     let layer = AroundLayer {
         deadline: Some(deadline),
         may_write: None,
         observer: Arc::new(move |answered: &Answered| {
-            // The name that client-go gives to a request without an answer.
-            let code = answered.code.as_ref().map_or("<error>", StatusCode::as_str);
-            metrics.kube_request(code, answered.method.as_str(), &host);
+            let code = answered.code.map(|code| code.as_u16());
+            metrics.kube_request(code, name_of(&answered.method), &host);
         }),
     };
     Ok(ClientBuilder::try_from(config)
@@ -205,6 +204,18 @@ struct Answered {
     watch: bool,
     /// `None` when there was no answer.
     code: Option<StatusCode>,
+}
+
+/// Names a method without keeping the request.
+fn name_of(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
 }
 
 type Observer = Arc<dyn Fn(&Answered) + Send + Sync>;

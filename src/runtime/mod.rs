@@ -7,6 +7,7 @@ pub mod client;
 pub mod hub;
 pub mod lease;
 pub mod meta;
+pub mod pulse;
 pub mod queue;
 pub mod recorder;
 pub mod secrets;

@@ -13,9 +13,23 @@ use axum::{
 /// Answers whether one part of the process is well, or why not. Called for each probe, so it only looks.
 pub type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// The checks behind one path, by name.
+/// The name of a check, and whether it is well or why not.
+pub type Finding = (String, Result<(), String>);
+
+/// The checks behind one path: some looks, each of which may find several things.
 #[derive(Default)]
-struct Checks(Vec<(&'static str, Check)>);
+struct Checks(Vec<Box<dyn Fn() -> Vec<Finding> + Send + Sync>>);
+
+impl Checks {
+    fn add(
+        &mut self,
+        name: &'static str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.0
+            .push(Box::new(move || vec![(name.to_owned(), check())]));
+    }
+}
 
 /// Collects the checks of both probes. A probe without checks succeeds as soon as the port is open.
 #[derive(Default)]
@@ -30,15 +44,11 @@ impl Probes {
         Self::default()
     }
 
-    /// Adds a check to `/healthz`. Failing for long has the process restarted, so it fails only for what a restart
-    /// may heal: a watch without progress, not an absent GARM.
+    /// Adds checks to `/healthz`, which may be others at each look. Failing for long has the process restarted, so they fail only for what a
+    /// restart may heal: a watch without progress, not an absent GARM.
     #[must_use]
-    pub fn live(
-        mut self,
-        name: &'static str,
-        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
-    ) -> Self {
-        self.live.0.push((name, Box::new(check)));
+    pub fn live(mut self, look: impl Fn() -> Vec<Finding> + Send + Sync + 'static) -> Self {
+        self.live.0.push(Box::new(look));
         self
     }
 
@@ -49,7 +59,7 @@ impl Probes {
         name: &'static str,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.ready.0.push((name, Box::new(check)));
+        self.ready.add(name, check);
         self
     }
 
@@ -77,9 +87,9 @@ impl Checks {
     fn answer(&self, probe: &str, verbose: bool) -> Response {
         let mut lines = String::new();
         let mut failed = false;
-        for (name, check) in &self.0 {
+        for (name, result) in self.0.iter().flat_map(|look| look()) {
             // Writing into a string does not fail.
-            let _ = match check() {
+            let _ = match result {
                 Ok(()) => writeln!(lines, "[+]{name} ok"),
                 Err(reason) => {
                     failed = true;
@@ -126,7 +136,7 @@ pub(super) mod tests {
 
     fn probes() -> Probes {
         Probes::new()
-            .live("watches", || Ok(()))
+            .live(|| vec![("watches".to_owned(), Ok(()))])
             .ready("webhooks", || Err("no certificate yet".into()))
             .ready("other", || Ok(()))
     }

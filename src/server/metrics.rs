@@ -1,6 +1,6 @@
 //! `/metrics`, in the format the scraper asks for.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use axum::{
     Router,
@@ -24,7 +24,9 @@ async fn scrape(State(metrics): State<Arc<Metrics>>, headers: HeaderMap) -> Resp
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok());
     let format = Format::from_accept(accept);
-    match metrics.encode(format) {
+    // With the state of all objects it takes its time.
+    let encoded = tokio::task::spawn_blocking(move || metrics.encode(format)).await;
+    match encoded.unwrap_or(Err(fmt::Error)) {
         Ok(body) => ([(header::CONTENT_TYPE, format.content_type())], body).into_response(),
         // Writing into a string does not fail; a metric that cannot be written would.
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
@@ -40,7 +42,7 @@ mod tests {
 
     async fn scraped(accept: &str) -> (String, String) {
         let metrics = Arc::new(Metrics::new());
-        metrics.garm_request("pool.Get");
+        metrics.garm_called("pool.Get", false);
         let request = Request::get("/metrics")
             .header(header::ACCEPT, accept)
             .body(Body::empty());

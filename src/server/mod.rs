@@ -1,6 +1,7 @@
 //! Listeners of the process: probes and metrics on plain HTTP, webhooks over TLS, each on a port of its own.
 
 pub mod certs;
+pub mod debug;
 pub mod health;
 pub mod metrics;
 #[cfg(test)]
@@ -47,7 +48,9 @@ pub async fn serve(
         .as_ref()
         .map_or_else(|_| String::new(), SocketAddr::to_string);
     tracing::info!(listener = name, address, "listening");
-    axum::serve(listener, router)
+    // Some routes are only for who asks from within.
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service)
         .with_graceful_shutdown(token.cancelled_owned())
         .await
 }

@@ -15,6 +15,12 @@ use crate::config::LogFormat;
 pub struct Handle(reload::Handle<EnvFilter, Registry>);
 
 impl Handle {
+    /// Makes a handle whose subscriber is gone.
+    #[cfg(test)]
+    pub(crate) fn detached() -> Self {
+        subscriber(LogFormat::Text, 0, false, std::io::sink).1
+    }
+
     /// Sets the verbosity, 0 to 5. Does nothing once the subscriber is gone, which is the end of the process.
     pub fn set_verbosity(&self, verbosity: u8) {
         if let Err(error) = self.0.reload(filter(verbosity)) {

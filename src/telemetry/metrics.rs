@@ -5,24 +5,28 @@
 //! Counters are registered without `_total`, which the encoder appends.
 
 mod families;
+mod garm;
 
 use std::{
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use prometheus_client::{
-    encoding::{prometheus_text, text},
+    collector::Collector,
+    encoding::{DescriptorEncoder, prometheus_text, text},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
 use self::families::{
-    AnswerLabel, CertificateFamilies, ControllerLabel, GarmFamilies, HubFamilies, KindLabel,
-    LeaseLabel, MethodLabel, QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel,
-    ResultLabel, Seconds, WebhookFamilies, WebhookLabel, registered,
+    AnswerLabel, CertificateFamilies, ControllerLabel, HubFamilies, KindLabel, LeaseLabel,
+    QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel, ResultLabel, Seconds, Status,
+    WebhookFamilies, WebhookLabel, registered,
 };
+use self::garm::GarmFamilies;
+pub use self::garm::{GarmGauges, GarmReading};
 use super::process::ProcessCollector;
 
 /// Content type of the OpenMetrics text format.
@@ -32,6 +36,25 @@ pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; char
 pub const TEXT: &str = prometheus_text::CONTENT_TYPE;
 
 type Hook = Box<dyn Fn() -> bool + Send + Sync>;
+
+type Writer = Box<dyn Fn(&mut DescriptorEncoder<'_>) -> fmt::Result + Send + Sync>;
+
+/// Metrics that are written anew at each scrape, by whoever knows them.
+#[derive(Clone, Default)]
+struct Writers(Arc<Mutex<Vec<Writer>>>);
+
+impl fmt::Debug for Writers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writers").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Writers {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let writers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.iter().try_for_each(|write| write(&mut encoder))
+    }
+}
 
 /// Text format of a scrape's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +94,7 @@ impl Format {
 pub struct Metrics {
     registry: Registry,
     hooks: Mutex<Vec<Hook>>,
+    writers: Writers,
     garm: GarmFamilies,
     reconcile: ReconcileFamilies,
     queue: QueueFamilies,
@@ -98,6 +122,8 @@ impl Metrics {
     pub fn new() -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ProcessCollector));
+        let writers = Writers::default();
+        registry.register_collector(Box::new(writers.clone()));
         let own = registry.sub_registry_with_label(("controller".into(), "garm_operator".into()));
         let garm = GarmFamilies::register(own);
         let hub = HubFamilies::register(own);
@@ -121,6 +147,7 @@ impl Metrics {
                 Family::default(),
             ),
             hooks: Mutex::default(),
+            writers,
             registry,
         }
     }
@@ -131,6 +158,19 @@ impl Metrics {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(Box::new(hook));
+    }
+
+    /// Has `write` write metrics of its own at each scrape; nothing is kept of them in between.
+    pub fn on_scrape(
+        &self,
+        write: impl Fn(&mut DescriptorEncoder<'_>) -> fmt::Result + Send + Sync + 'static,
+    ) {
+        let mut writers = self
+            .writers
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        writers.push(Box::new(write));
     }
 
     /// Writes all metrics in `format`.
@@ -145,34 +185,6 @@ impl Metrics {
             Format::Text => prometheus_text::encode(&mut body, &self.registry)?,
         }
         Ok(body)
-    }
-
-    /// Counts one call to GARM. `method` is one of the Go operator's names, for example `pool.UpdatePool`.
-    pub fn garm_request(&self, method: &'static str) {
-        self.garm
-            .requests
-            .get_or_create(&MethodLabel { method })
-            .inc();
-    }
-
-    /// Counts one failed call to GARM, in addition to [`Self::garm_request`].
-    pub fn garm_request_failed(&self, method: &'static str) {
-        self.garm
-            .errors
-            .get_or_create(&MethodLabel { method })
-            .inc();
-    }
-
-    /// Sets the expiry of the current GARM token, in Unix seconds.
-    pub fn garm_token_expiry(&self, unix_seconds: i64) {
-        // Exact up to 2^53, which is far beyond any date.
-        #[allow(clippy::cast_precision_loss)]
-        self.garm.token_expiry.set(unix_seconds as f64);
-    }
-
-    /// Says whether GARM's events socket is connected and confirmed.
-    pub fn garm_events_connected(&self, connected: bool) {
-        self.garm.events_connected.set(i64::from(connected));
     }
 
     /// Counts one look at the certificate files of the webhooks.
@@ -193,12 +205,12 @@ impl Metrics {
             .set(unix_seconds as f64);
     }
 
-    /// Counts one answered or failed request to the API server; `code` is `<error>` when there was no answer.
-    pub(crate) fn kube_request(&self, code: &str, method: &str, host: &str) {
+    /// Counts one answered or failed request to the API server; `code` is `None` when there was no answer.
+    pub(crate) fn kube_request(&self, code: Option<u16>, method: &'static str, host: &Arc<str>) {
         let label = RequestLabel {
-            code: code.to_owned(),
-            method: method.to_owned(),
-            host: host.to_owned(),
+            code: Status(code),
+            method,
+            host: Arc::clone(host),
         };
         self.requests.get_or_create(&label).inc();
     }
@@ -262,6 +274,7 @@ impl Metrics {
         let label = WebhookLabel { webhook: path };
         let metrics = WebhookMetrics {
             path,
+            panics: families.panics.clone(),
             requests: families.requests.clone(),
             latency: families.latency.get_or_create_owned(&label),
             in_flight: families.in_flight.get_or_create_owned(&label),
@@ -333,6 +346,8 @@ impl QueueMetrics {
 #[derive(Clone, Debug)]
 pub(crate) struct WebhookMetrics {
     path: &'static str,
+    /// Of all webhooks together.
+    pub(crate) panics: Counter,
     requests: Family<AnswerLabel, Counter>,
     latency: Histogram,
     in_flight: Gauge,
@@ -372,10 +387,19 @@ impl Drop for InFlight {
 /// Metrics of one kind's watch.
 #[derive(Clone, Debug)]
 pub(crate) struct HubMetrics {
-    pub(crate) objects: Gauge,
-    pub(crate) invalid: Gauge,
+    objects: Gauge,
+    invalid: Gauge,
     pub(crate) errors: Counter,
-    pub(crate) idle: Seconds,
+    idle: Seconds,
+}
+
+impl HubMetrics {
+    /// Takes over a reading of the watch and its store.
+    pub(crate) fn report(&self, objects: usize, invalid: usize, idle: Duration) {
+        self.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
+        self.invalid.set(i64::try_from(invalid).unwrap_or(i64::MAX));
+        self.idle.set(idle.as_secs_f64());
+    }
 }
 
 #[cfg(test)]

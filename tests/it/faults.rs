@@ -8,6 +8,8 @@ use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::proxy::{Fault, Matcher};
 use garm_operator_ground::servers::GarmVersion;
+use http::StatusCode;
+use serde_json::json;
 
 use crate::world::{World, message, told};
 
@@ -17,6 +19,7 @@ pub fn register(suite: &mut Suite) {
     suite.test_on_each_garm("a_wrong_password_is_told_and_tried_rarely", wrong_password);
     suite.test_on_each_garm("a_web_page_is_not_garm", web_page);
     suite.test_on_each_garm("trouble_of_one_object_is_its_own", one_object);
+    suite.test_on_each_garm("a_locked_database_of_garm_is_no_news", locked);
 }
 
 const LOGIN: &str = "POST /auth/login";
@@ -143,5 +146,49 @@ async fn one_object(ground: &Ground, version: GarmVersion) -> Result<()> {
     fault.remove();
     world.wait_all_ready().await?;
     ensure!(world.garm.api().list("/repositories").await?.len() == 1);
+    world.finish(operator).await
+}
+
+async fn locked(ground: &Ground, version: GarmVersion) -> Result<()> {
+    let world = World::new(ground, version).await?;
+    // Of each kind of write the first is failed as GARM does when two of its own transactions meet.
+    let locked = || Fault::garm_error(StatusCode::INTERNAL_SERVER_ERROR, "Server error", "");
+    let routes = [
+        "POST /github/endpoints",
+        "POST /github/credentials",
+        "POST /repositories",
+        "POST /repositories/{id}/pools",
+        "PUT /pools/{id}",
+        "DELETE /pools/{id}",
+        "DELETE /repositories/{id}",
+        "DELETE /github/credentials/{id}",
+    ];
+    let rules = routes.map(|route| {
+        let proxy = world.garm.proxy();
+        proxy.rule(Matcher::route(route).times(1), locked())
+    });
+    let operator = world.operator().await?;
+    world.apply(&world.manifests()).await?;
+    world.wait_all_ready().await?;
+    ensure!(world.garm.api().list("/pools").await?.len() == 2);
+    let change = json!({"spec": {"maxRunners": 7}});
+    world.change("pool", "small", change).await?;
+    let objects = [
+        ("pool", "small"),
+        ("pool", "large"),
+        ("repository", "tools"),
+        ("githubcredential", "pat"),
+    ];
+    for (kind, name) in objects {
+        world.delete(kind, name).await?;
+        world.wait_gone(kind, name).await?;
+    }
+    for (route, rule) in routes.iter().zip(&rules) {
+        ensure!(rule.hits() == 1, "{route} was not asked");
+    }
+    for name in ["ghes", "pat", "tools", "small", "large"] {
+        let warnings = world.events(name, "Warning", "Error").await?;
+        ensure!(warnings.is_empty(), "{warnings:?}");
+    }
     world.finish(operator).await
 }

@@ -29,14 +29,19 @@ impl World<'_> {
         }
     }
 
-    /// What the operator changed in GARM since the mark.
+    /// What the operator changed in GARM since the mark; not what GARM's locked database failed, which is asked for again.
     pub fn garm_writes(&self, mark: Mark) -> Vec<Recorded> {
-        self.garm.proxy().writes_since(mark.garm)
+        let mut writes = self.garm.proxy().writes_since(mark.garm);
+        writes.retain(|write| !write.locked);
+        writes
     }
 
-    /// How often the operator asked GARM for a route since the mark.
+    /// How often the operator asked GARM for a route since the mark; without what GARM's locked database failed.
     pub fn garm_count(&self, mark: Mark, route: &str) -> usize {
-        self.garm.proxy().count(mark.garm, route)
+        let requests = self.garm_requests(mark).into_iter();
+        requests
+            .filter(|request| request.route == route && !request.locked)
+            .count()
     }
 
     /// What the operator asked GARM since the mark.

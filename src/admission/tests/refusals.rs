@@ -240,6 +240,40 @@ async fn an_image_in_use_stays_and_any_other_goes() {
 }
 
 #[tokio::test]
+async fn a_pool_whose_deletion_came_by_keeps_no_image_before_the_watch_shows_it() {
+    let using = |name: &str| {
+        let mut spec = pool();
+        spec["imageName"] = json!("one");
+        object("Pool", name, 1, spec, json!({}))
+    };
+    let (a, b) = (using("a"), using("b"));
+    let delete = |kind: &str, object: &Value| {
+        let mut review = review(kind, Some(json!({})), None);
+        review["request"]["oldObject"] = object.clone();
+        review
+    };
+    let router = router(vec![a.clone(), b.clone()]).await;
+    let image = object("Image", "one", 1, json!({"tag": "ubuntu"}), Value::Null);
+    let image = delete("Image", &image);
+    let users = async || verdict(&ask(&router, &image).await).map_err(|(_, message)| message);
+    let mut dry = delete("Pool", &a);
+    dry["request"]["dryRun"] = json!(true);
+    assert_eq!(verdict(&ask(&router, &dry).await), Ok(Vec::new()));
+    assert!(users().await.is_err_and(|text| text.contains("Pools a, b")));
+    assert_eq!(
+        verdict(&ask(&router, &delete("Pool", &a)).await),
+        Ok(Vec::new())
+    );
+    assert!(users().await.is_err_and(|text| text.contains("Pool b;")));
+    let mut another = b.clone();
+    another["metadata"]["uid"] = json!("of another time");
+    ask(&router, &delete("Pool", &another)).await;
+    assert!(users().await.is_err_and(|text| text.contains("Pool b;")));
+    ask(&router, &delete("Pool", &b)).await;
+    assert_eq!(users().await, Ok(Vec::new()));
+}
+
+#[tokio::test]
 async fn a_terminating_object_is_never_judged_and_never_filled_in() {
     let router = router(references()).await;
     let mut review = review("Pool", Some(pool()), Some(json!({"maxRunners": -1})));

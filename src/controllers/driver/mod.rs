@@ -55,16 +55,14 @@ async fn salvage<C: Controller>(controller: &C, invalid: &Invalid) -> Next {
         invalid.error
     );
     tracing::warn!(object = %ObjectKey::of(&invalid.metadata), kind = C::NAME, error = %invalid.error, "stored object cannot be read");
-    context
-        .publish::<C::Object>(
-            C::COMPONENT,
-            &invalid.metadata,
-            EventType::Warning,
-            event::ERROR,
-            "Decode",
-            &note,
-        )
-        .await;
+    context.publish::<C::Object>(
+        C::COMPONENT,
+        &invalid.metadata,
+        EventType::Warning,
+        event::ERROR,
+        "Decode",
+        &note,
+    );
     Next::After(context.resync())
 }
 
@@ -85,17 +83,14 @@ pub async fn pass<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next
         Disposition::ForceRelease => {
             let note = "let go without asking GARM; what GARM holds of it stays there";
             tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, "{note}");
-            controller
-                .context()
-                .publish::<C::Object>(
-                    C::COMPONENT,
-                    object.meta(),
-                    EventType::Warning,
-                    event::DELETING,
-                    "ForceDelete",
-                    note,
-                )
-                .await;
+            controller.context().publish::<C::Object>(
+                C::COMPONENT,
+                object.meta(),
+                EventType::Warning,
+                event::DELETING,
+                "ForceDelete",
+                note,
+            );
             release(controller, &object).await
         }
         Disposition::Delete if controller.lets_go(&object) => release(controller, &object).await,
@@ -143,41 +138,66 @@ async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
         Err(next) => return next,
     };
     if C::ANNOUNCES_DELETION && meta::is_terminating(object.meta()) && !was_deleting(&*object) {
-        context
-            .publish::<C::Object>(
-                C::COMPONENT,
-                object.meta(),
-                EventType::Normal,
-                event::DELETING,
-                "Delete",
-                "removing it from GARM",
-            )
-            .await;
+        context.publish::<C::Object>(
+            C::COMPONENT,
+            object.meta(),
+            EventType::Normal,
+            event::DELETING,
+            "Delete",
+            "removing it from GARM",
+        );
     }
-    let mut observed = match controller.observe(&object).await {
-        Ok(observed) => observed,
-        Err(verdict) => return stand(controller, &object, None, &verdict, None).await,
-    };
-    let done = apply(controller, object, &mut observed).await;
-    match done {
+    match bring(controller, object).await {
         Err(next) => next,
-        Ok(Applied { object, plan }) if plan.release => release(controller, &object).await,
-        Ok(Applied { object, plan }) => {
-            stand(
-                controller,
-                &object,
-                Some(&observed),
-                &plan.verdict,
-                plan.wake,
-            )
-            .await
+        Ok(Brought { object, plan, .. }) if plan.release => release(controller, &object).await,
+        Ok(Brought {
+            object,
+            observed,
+            plan,
+        }) => {
+            let (verdict, wake) = (&plan.verdict, plan.wake);
+            stand(controller, &object, observed.as_ref(), verdict, wake).await
         }
     }
 }
 
-/// What is left when the steps are done: the object as last stored and the plan that had no more steps (or whose step failed).
-struct Applied<C: Controller> {
+/// Observes, plans and applies; once more from the start where GARM's database was locked, since only a new look tells what came of the call.
+async fn bring<C: Controller>(controller: &C, object: Arc<C::Object>) -> Result<Brought<C>, Next> {
+    let brought = try_to_bring(controller, object).await?;
+    if !matches!(brought.plan.verdict, Verdict::Locked { .. }) {
+        return Ok(brought);
+    }
+    tokio::time::sleep(controller.context().timings.garm.pause()).await;
+    try_to_bring(controller, brought.object).await
+}
+
+async fn try_to_bring<C: Controller>(
+    controller: &C,
     object: Arc<C::Object>,
+) -> Result<Brought<C>, Next> {
+    let mut observed = match controller.observe(&object).await {
+        Ok(observed) => observed,
+        Err(verdict) => {
+            return Ok(Brought {
+                object,
+                observed: None,
+                plan: Plan::idle(verdict),
+            });
+        }
+    };
+    let (object, plan) = apply(controller, object, &mut observed).await?;
+    Ok(Brought {
+        object,
+        observed: Some(observed),
+        plan,
+    })
+}
+
+/// What is left when the steps are done: the object as last stored and the plan that had no more steps (or whose step failed).
+struct Brought<C: Controller> {
+    object: Arc<C::Object>,
+    /// What is known by now; `None` where it could not be found out.
+    observed: Option<C::Observed>,
     plan: Plan<C::Step>,
 }
 
@@ -207,13 +227,7 @@ fn obstacle(availability: &Availability, needs_urls: bool) -> Option<Obstacle> {
 /// What an object says while GARM fails to list what it decides by.
 fn unlisted(needs: &[Collection], is_listed: impl Fn(Collection) -> bool) -> Option<Verdict> {
     let missing = needs.iter().find(|collection| !is_listed(**collection))?;
-    let what = match missing {
-        Collection::Endpoints => "endpoints",
-        Collection::Credentials => "credentials",
-        Collection::Entities(kind) => kind.path(),
-        Collection::Pools => "pools",
-        Collection::Instances => "instances",
-    };
+    let what = missing.name();
     Some(Verdict::Waiting {
         reason: reasons::WAITING_FOR_GARM,
         message: format!("GARM has not listed its {what} yet; see its log if this lasts"),
@@ -225,7 +239,7 @@ async fn apply<C: Controller>(
     controller: &C,
     mut object: Arc<C::Object>,
     observed: &mut C::Observed,
-) -> Result<Applied<C>, Next> {
+) -> Result<(Arc<C::Object>, Plan<C::Step>), Next> {
     let context = controller.context();
     let mut memory = Memory::default();
     let mut plan = controller.plan(&object, observed, Timestamp::now());
@@ -262,16 +276,14 @@ async fn apply<C: Controller>(
                     }
                     if let Some((reason, note)) = &effect.event {
                         tracing::info!(object = %ObjectKey::of(object.meta()), kind = C::NAME, change = %note, "worked on GARM");
-                        context
-                            .publish::<C::Object>(
-                                C::COMPONENT,
-                                object.meta(),
-                                EventType::Normal,
-                                reason,
-                                "Reconcile",
-                                note,
-                            )
-                            .await;
+                        context.publish::<C::Object>(
+                            C::COMPONENT,
+                            object.meta(),
+                            EventType::Normal,
+                            reason,
+                            "Reconcile",
+                            note,
+                        );
                     }
                 }
                 Err(verdict) => {
@@ -285,30 +297,27 @@ async fn apply<C: Controller>(
     if memory != Memory::default() {
         object = remember(controller, object, memory).await?;
     }
-    Ok(Applied { object, plan })
+    Ok((object, plan))
 }
 
-/// Makes the call of a step. What is told of its beginning goes out meanwhile: the call waits for no event.
+/// Makes the call of a step, and tells of its beginning.
 async fn carry_out<C: Controller>(
     controller: &C,
     object: &C::Object,
     observed: &mut C::Observed,
     step: &C::Step,
 ) -> Result<Effect, Verdict> {
-    let call = controller.execute(object, observed, step);
-    let Some(note) = controller.announcement(step) else {
-        return call.await;
-    };
-    let context = controller.context();
-    let told = context.publish::<C::Object>(
-        C::COMPONENT,
-        object.meta(),
-        EventType::Normal,
-        event::CREATING,
-        "Create",
-        &note,
-    );
-    tokio::join!(call, told).0
+    if let Some(note) = controller.announcement(step) {
+        controller.context().publish::<C::Object>(
+            C::COMPONENT,
+            object.meta(),
+            EventType::Normal,
+            event::CREATING,
+            "Create",
+            &note,
+        );
+    }
+    controller.execute(object, observed, step).await
 }
 
 #[cfg(test)]

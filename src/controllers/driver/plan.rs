@@ -37,6 +37,11 @@ pub enum Verdict {
     },
     /// What was read is older than what is stored: nothing is written, and the object is looked at again at once.
     Stale,
+    /// GARM's database was locked: the pass looks again at once and goes on, and only if that fails as well it is a failure.
+    Locked {
+        /// What failed.
+        message: String,
+    },
     /// A call failed and is tried again with back-off.
     Failed {
         /// Reason of the `Ready` condition.
@@ -51,6 +56,7 @@ impl Verdict {
     pub fn garm(error: &garm::Error) -> Self {
         let message = error.to_string();
         match error {
+            error if error.is_locked() => Self::Locked { message },
             garm::Error::Unavailable(_) => Self::Waiting {
                 reason: reasons::WAITING_FOR_GARM,
                 message,
@@ -83,6 +89,7 @@ impl Verdict {
                 reason, message, ..
             }
             | Self::Failed { reason, message } => (Truth::False, reason, message),
+            Self::Locked { message } => (Truth::False, reasons::GARM_API_ERROR, message),
             Self::Invalid { message } => (Truth::False, reasons::INVALID_SPEC, message),
         }
     }
@@ -194,5 +201,10 @@ mod tests {
             Verdict::garm(&garm::Error::Timeout),
             Verdict::Failed { .. }
         ));
+        let refused = garm::Error::Server {
+            status: 500,
+            details: "no such pool".to_owned(),
+        };
+        assert!(matches!(Verdict::garm(&refused), Verdict::Failed { .. }));
     }
 }

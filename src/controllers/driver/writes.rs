@@ -138,28 +138,27 @@ pub(super) async fn stand<C: Controller>(
     }
     let warning = match verdict {
         Verdict::Failed { reason, message } => Some((*reason, message)),
+        Verdict::Locked { message } => Some((reasons::GARM_API_ERROR, message)),
         Verdict::Invalid { message } if !repeated => Some((reasons::INVALID_SPEC, message)),
         _ => None,
     };
     if let Some((action, note)) = warning {
-        if !matches!(verdict, Verdict::Failed { .. }) {
+        if matches!(verdict, Verdict::Invalid { .. }) {
             // A failure is logged by the worker, with the pause that follows it.
             tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, reason = action, error = %note, "the spec cannot work");
         }
-        context
-            .publish::<C::Object>(
-                C::COMPONENT,
-                object.meta(),
-                EventType::Warning,
-                event::ERROR,
-                action,
-                note,
-            )
-            .await;
+        context.publish::<C::Object>(
+            C::COMPONENT,
+            object.meta(),
+            EventType::Warning,
+            event::ERROR,
+            action,
+            note,
+        );
     }
     let rest = wake.map_or_else(|| context.resync(), |wake| wake.min(context.resync()));
     match verdict {
-        Verdict::Failed { message, .. } => retry(message.clone()),
+        Verdict::Failed { message, .. } | Verdict::Locked { message } => retry(message.clone()),
         Verdict::Pace { after, .. } => Next::After(*after),
         _ => Next::After(rest),
     }

@@ -239,9 +239,13 @@ async fn create_failure(
     }
     // An unknown provider is the likeliest cause that only GARM can see. v0.1.5 answers 500 without details to it.
     let providers = garm.list_providers().await.unwrap_or_default();
-    let message = unknown_provider(desired, &providers)
-        .unwrap_or_else(|| format!("GARM did not make the pool: {error}"));
+    let unknown = unknown_provider(desired, &providers);
+    let is_locked = unknown.is_none() && error.is_locked();
+    let message = unknown.unwrap_or_else(|| format!("GARM did not make the pool: {error}"));
     memory.refused(uid, desired, message.clone());
+    if is_locked {
+        return Verdict::Locked { message };
+    }
     Verdict::Failed {
         reason: reasons::GARM_API_ERROR,
         message,

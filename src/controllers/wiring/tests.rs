@@ -1,3 +1,4 @@
+use crate::runtime::hub::Watching;
 use crate::runtime::queue::BackOff;
 use std::time::Duration;
 
@@ -241,12 +242,25 @@ async fn new_instances_leave_no_trace_while_runners_are_switched_off() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_stuck_is_named() {
+async fn every_kind_has_one_watch() {
     let wiring = wiring(Vec::new()).await;
-    let hubs = &wiring.context.hubs;
-    assert_eq!(hubs.check_progress(Duration::from_secs(600)), Ok(()));
-    let fault = hubs.check_progress(Duration::ZERO).unwrap_err();
-    assert!(fault.contains("GitHubEndpoint"), "{fault}");
+    let mut kinds: Vec<&str> = wiring.context.hubs.each().map(Watching::kind).into();
+    kinds.sort_unstable();
+    assert_eq!(
+        kinds,
+        [
+            "Enterprise",
+            "GarmServerConfig",
+            "GitHubCredential",
+            "GitHubEndpoint",
+            "Image",
+            "Organization",
+            "Pool",
+            "Repository",
+            "Runner",
+            "Secret",
+        ]
+    );
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ struct Body<T> {
 
 /// Takes in an event. One of a kind that we do not keep, or that cannot be read, does nothing.
 pub(super) fn take(shared: &Shared, text: &str) {
+    shared.heard_event();
     let Ok(head) = serde_json::from_str::<Head>(text) else {
         tracing::debug!("an event of GARM could not be read");
         return;

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use super::super::availability::{Availability, Support, support};
 use super::super::error::Error;
 use super::super::handle::Shared;
+use super::super::observer::Loop;
 use super::super::wire::Controller;
 use super::pause::Pause;
 
@@ -15,6 +16,7 @@ pub(super) async fn wait_until_open(shared: &Shared) {
     let timings = &shared.settings.timings;
     let mut pause = Pause::new(timings.probe_backoff);
     loop {
+        shared.observer.turned(Loop::Gate);
         let reason = match check(shared).await {
             Ok(Support::Unknown) => {
                 tracing::warn!("GARM's version is unknown; v0.1.5 or newer is needed");

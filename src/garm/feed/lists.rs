@@ -10,6 +10,7 @@ use tokio::time::{sleep, sleep_until};
 use super::super::error::Error;
 use super::super::handle::Shared;
 use super::super::mirror::{Collection, Mirrored};
+use super::super::observer::Loop;
 use super::super::wire::{Credential, Endpoint, Entity, EntityKind, Instance, List, Pool};
 use super::pause::Pause;
 
@@ -20,6 +21,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut came_up: watch::Receiver<u64>) 
     let mut next_sync = next_sync(&shared, Instant::now() + timings.sync_period);
     let mut next_poll = Instant::now() + timings.runners_interval;
     loop {
+        shared.observer.turned(Loop::Lists);
         tokio::select! {
             // Its sender lives as long as `shared`.
             Ok(()) = came_up.changed() => next_sync = Instant::now(),
@@ -54,19 +56,8 @@ pub(super) async fn run(shared: Arc<Shared>, mut came_up: watch::Receiver<u64>) 
 
 /// Begins at once when a list is missing from the first round.
 fn next_sync(shared: &Shared, later: Instant) -> Instant {
-    let collections = [
-        Collection::Endpoints,
-        Collection::Credentials,
-        Collection::Entities(EntityKind::Repository),
-        Collection::Entities(EntityKind::Organization),
-        Collection::Entities(EntityKind::Enterprise),
-        Collection::Pools,
-        Collection::Instances,
-    ];
     let mirror = shared.mirror();
-    let all = collections
-        .into_iter()
-        .all(|collection| mirror.complete(collection).is_some());
+    let all = Collection::all().all(|collection| mirror.complete(collection).is_some());
     if all {
         later
     } else {
@@ -74,8 +65,15 @@ fn next_sync(shared: &Shared, later: Instant) -> Instant {
     }
 }
 
-/// Lists everything, one after the other. A list that fails does not keep back the others, unless GARM itself is in doubt.
+/// Lists everything.
 pub(super) async fn all(shared: &Shared) -> Result<(), Error> {
+    let result = in_turn(shared).await;
+    shared.observer.resync(result.is_ok());
+    result
+}
+
+/// Makes one list after the other. A list that fails does not keep back the others, unless GARM itself is in doubt.
+async fn in_turn(shared: &Shared) -> Result<(), Error> {
     let mut first_error = Ok(());
     let mut note = |result: Result<(), Error>| match result {
         Err(error) if error.is_about_garm() => Err(error),

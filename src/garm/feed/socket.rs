@@ -20,6 +20,7 @@ use super::super::auth::Session;
 use super::super::error::{Error, Refusal, Transport, refusal};
 use super::super::handle::Shared;
 use super::super::http::cause;
+use super::super::observer::Loop;
 use super::frames;
 use super::pause::Pause;
 
@@ -38,6 +39,7 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut pause = Pause::new(shared.settings.timings.dial_backoff);
     loop {
+        shared.observer.turned(Loop::Events);
         match dial(&shared).await {
             Ok(socket) => {
                 let why = listen(&shared, socket, &mut pause).await;
@@ -123,6 +125,7 @@ async fn listen(shared: &Shared, mut socket: Socket, pause: &mut Pause) -> &'sta
     pings.reset();
     let mut deadline = Instant::now() + timings.connect;
     loop {
+        shared.observer.turned(Loop::Events);
         tokio::select! {
             message = socket.next() => {
                 match message {

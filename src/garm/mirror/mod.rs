@@ -12,6 +12,7 @@
 
 mod places;
 mod records;
+mod state;
 mod table;
 
 #[cfg(test)]
@@ -29,22 +30,8 @@ use std::time::{Duration, Instant};
 use super::settings::Timings;
 use super::wire::{Controller, Credential, Endpoint, Entity, EntityKind, Instance, List, Pool};
 pub(super) use places::Mirrored;
+pub use state::{Collection, CollectionState};
 use table::{Change, ListKind, Record, Source, Table};
-
-/// A kind of objects that GARM lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Collection {
-    /// GitHub endpoints.
-    Endpoints,
-    /// GitHub credentials.
-    Credentials,
-    /// Repositories, organizations or enterprises.
-    Entities(EntityKind),
-    /// Pools of all entities.
-    Pools,
-    /// Instances of all pools and scale sets.
-    Instances,
-}
 
 /// Something in GARM, or about it, changed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -135,6 +122,8 @@ pub(super) struct Mirror {
     pools_by_prefix: Index<String, String>,
     instances_of: Index<String, String>,
     complete: HashMap<Collection, Instant>,
+    /// How many objects of the last whole list could not be read.
+    unreadable: HashMap<Collection, usize>,
     standing: HashMap<(EntityKind, String), ManagerWatch>,
 }
 
@@ -158,6 +147,7 @@ impl Mirror {
             pools_by_prefix: Index(HashMap::new()),
             instances_of: Index(HashMap::new()),
             complete: HashMap::new(),
+            unreadable: HashMap::new(),
             standing: HashMap::new(),
         }
     }
@@ -279,6 +269,7 @@ impl Mirror {
             Some(_) => ListKind::Again,
         };
         let is_complete = list.is_complete();
+        self.unreadable.insert(collection, list.unreadable.len());
         let mut out = self.apply_list(list, kind, ticket, in_scope, now);
         if is_complete {
             let sent = self.complete.entry(collection).or_insert(ticket.sent);

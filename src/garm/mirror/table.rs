@@ -125,6 +125,16 @@ impl<R: Record> Table<R> {
         self.entries.values().map(|entry| &entry.value)
     }
 
+    /// Counts the objects whose keys fit.
+    pub(super) fn count(&self, fits: impl Fn(&R::Key) -> bool) -> usize {
+        self.entries.keys().filter(|&key| fits(key)).count()
+    }
+
+    /// Counts the objects whose keys fit and whose state has to be read.
+    pub(super) fn count_doubts(&self, fits: impl Fn(&R::Key) -> bool) -> usize {
+        self.doubts.keys().filter(|&key| fits(key)).count()
+    }
+
     /// Takes in one payload, or raises a doubt where its age cannot be told.
     pub(super) fn apply(
         &mut self,

@@ -21,7 +21,8 @@ pub(super) struct Health {
 #[derive(Debug)]
 struct State {
     progress: Instant,
-    failing: bool,
+    /// What went wrong since.
+    failure: Option<String>,
 }
 
 impl Health {
@@ -29,7 +30,7 @@ impl Health {
     pub(super) fn new(kind: &str, namespace: &str) -> Self {
         let state = State {
             progress: Instant::now(),
-            failing: false,
+            failure: None,
         };
         Self {
             kind: kind.to_owned(),
@@ -43,7 +44,7 @@ impl Health {
         let recovered = {
             let mut state = self.lock();
             state.progress = Instant::now();
-            std::mem::take(&mut state.failing)
+            state.failure.take().is_some()
         };
         if recovered {
             tracing::info!(
@@ -62,7 +63,7 @@ impl Health {
             return;
         }
         let error = reason(error);
-        let first = !std::mem::replace(&mut self.lock().failing, true);
+        let first = self.lock().failure.replace(error.clone()).is_none();
         if first {
             tracing::warn!(
                 kind,
@@ -78,6 +79,11 @@ impl Health {
     /// Says when progress was last made.
     pub(super) fn last_progress(&self) -> Instant {
         self.lock().progress
+    }
+
+    /// Says what went wrong since then.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.lock().failure.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -116,10 +122,10 @@ mod tests {
         health.note_failure(&watcher::Error::WatchError(
             Status::failure("old", "Expired").with_code(410).boxed(),
         ));
-        assert!(!health.lock().failing);
+        assert_eq!(health.failure(), None);
         health.note_failure(&watcher::Error::NoResourceVersion);
-        assert!(health.lock().failing);
+        assert!(health.failure().is_some());
         health.note_progress();
-        assert!(!health.lock().failing);
+        assert_eq!(health.failure(), None);
     }
 }

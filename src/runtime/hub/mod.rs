@@ -5,13 +5,14 @@
 
 mod guard;
 mod health;
+mod state;
 mod store;
 
 use std::{
     collections::HashSet,
     fmt::Debug,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::StreamExt;
@@ -23,14 +24,15 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{guard::Guarded, health::Health, store::Store};
 pub use self::{
     guard::Invalid,
-    store::{HubEvent, Index, Stored},
+    state::{HubState, ScopeState, Watching},
+    store::{Form, HubEvent, Index, Stored},
 };
 use super::{ObjectKey, client};
 use crate::telemetry::metrics::{HubMetrics, Metrics};
@@ -47,6 +49,8 @@ pub struct Options {
     /// Events kept for a subscriber that is behind, rounded up to a power of two; about 100 bytes each. Kinds with
     /// more objects than this have a late subscriber go through all of them once more.
     pub capacity: usize,
+    /// How objects are kept.
+    pub form: Form,
     /// Length of one watch request. A connection that died silently is noticed after this and 5 s.
     pub watch_timeout: Duration,
     /// Where the watch reports; nowhere for `None`.
@@ -58,6 +62,7 @@ impl Default for Options {
         Self {
             page_size: 500,
             capacity: 2048,
+            form: Form::Decoded,
             watch_timeout: Duration::from_secs(180),
             metrics: None,
         }
@@ -100,6 +105,7 @@ impl<K> Debug for Hub<K> {
 pub trait Watched:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + DeserializeOwned
+    + Serialize
     + Clone
     + Debug
     + Send
@@ -111,6 +117,7 @@ pub trait Watched:
 impl<K> Watched for K where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + DeserializeOwned
+        + Serialize
         + Clone
         + Debug
         + Send
@@ -193,6 +200,7 @@ impl<K: Watched> Hub<K> {
                 &format!("{}/", crate::api::meta::GROUP),
                 &SILENT_ANNOTATIONS,
                 index,
+                options.form,
             )),
             events: broadcast::Sender::new(options.capacity.max(1)),
             unloaded: watch::Sender::new(scopes.len()),
@@ -271,26 +279,37 @@ impl<K: Watched> Hub<K> {
 
     /// Finds an object, also one that does not decode.
     pub fn get(&self, key: &ObjectKey) -> Option<Stored<K>> {
-        self.read().get(key).cloned()
+        self.read().get(key)
     }
 
     /// Finds an object that decodes.
     pub fn valid(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.read().get(key).and_then(Stored::valid).cloned()
+        self.read().get(key)?.valid().cloned()
     }
 
     /// Lists the objects of a namespace that decode, by name.
     pub fn valid_in(&self, namespace: &str) -> Vec<Arc<K>> {
         self.read()
             .in_namespace(namespace)
-            .filter_map(Stored::valid)
-            .cloned()
+            .filter_map(|stored| stored.valid().cloned())
             .collect()
     }
 
     /// Lists the objects with this index value that decode, in the order of their keys.
     pub fn by(&self, value: &str) -> Vec<Arc<K>> {
-        self.read().by(value)
+        self.read().by(value).collect()
+    }
+
+    /// Lists the first objects with this index value, in the order of their keys, that decode and are so; as many as `most`.
+    pub fn first_by(&self, value: &str, most: usize, is_so: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
+        let store = self.read();
+        let found = store.by(value).filter(|object| is_so(object));
+        found.take(most).collect()
+    }
+
+    /// Lists the keys of the objects with this index value, in order.
+    pub fn keys_by(&self, value: &str) -> Vec<ObjectKey> {
+        self.read().keys_by(value).cloned().collect()
     }
 
     /// Shows the answer to one of our own writes to all readers at once, before the watch does. Older versions are ignored, here and later.
@@ -311,17 +330,13 @@ impl<K: Watched> Hub<K> {
     pub fn all(&self) -> Vec<Arc<K>> {
         self.read()
             .iter()
-            .filter_map(Stored::valid)
-            .cloned()
+            .filter_map(|stored| stored.valid().cloned())
             .collect()
     }
 
     /// Lists the keys of all objects, also of those that do not decode.
     pub fn keys(&self) -> Vec<ObjectKey> {
-        self.read()
-            .iter()
-            .map(|stored| ObjectKey::of(stored.meta()))
-            .collect()
+        self.read().keys().cloned().collect()
     }
 
     /// Says whether the first list of every namespace was complete once: only then does absence mean anything.
@@ -379,44 +394,6 @@ impl<K: Watched> Hub<K> {
                 gone: false,
             });
         }
-    }
-
-    /// Says when the slowest namespace's watch last made progress: an event, a listed object or an accepted watch
-    /// request. A healthy watch makes some at least once per watch timeout, a quiet one too.
-    pub fn last_progress(&self) -> Instant {
-        let progress = self.scopes.iter().map(|scope| scope.health.last_progress());
-        progress.min().unwrap_or_else(Instant::now)
-    }
-
-    /// Answers whether the watch made progress within `limit`; the error is a sentence for `/healthz`. A sensible
-    /// limit is several watch timeouts: a watch that is trying again needs up to one and half a minute.
-    pub fn check_progress(&self, limit: Duration) -> Result<(), String> {
-        let idle = self.last_progress().elapsed();
-        if idle <= limit {
-            return Ok(());
-        }
-        let (kind, idle) = (&self.kind, idle.as_secs());
-        Err(format!("the watch of {kind} made no progress for {idle} s"))
-    }
-
-    /// Names the watched kind.
-    pub fn kind(&self) -> &str {
-        &self.kind
-    }
-
-    fn report(&self) {
-        let Some(metrics) = &self.metrics else { return };
-        let store = self.read();
-        let (mut objects, mut invalid) = (0_i64, 0_i64);
-        for stored in store.iter() {
-            objects += 1;
-            invalid += i64::from(stored.valid().is_none());
-        }
-        metrics.objects.set(objects);
-        metrics.invalid.set(invalid);
-        metrics
-            .idle
-            .set(self.last_progress().elapsed().as_secs_f64());
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Store<K>> {

@@ -17,8 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::candidate::{Candidate, Step};
 use super::term::{Leadership, Term};
+use super::view::View;
 use super::{Times, identity};
 use crate::runtime::client::explain;
+use crate::runtime::pulse::Pulse;
 use crate::runtime::recorder::{EventType, Events};
 use crate::telemetry::metrics::Metrics;
 
@@ -43,9 +45,8 @@ pub struct Elector {
     publish: watch::Sender<Leadership>,
     metrics: Arc<Metrics>,
     events: Events,
-    /// What the log last said: who leads, and what is wrong.
-    told_holder: String,
-    told_trouble: Option<&'static str>,
+    /// What the log last said.
+    told: View,
 }
 
 impl Elector {
@@ -57,33 +58,39 @@ impl Elector {
         name: &str,
         times: Times,
         metrics: Arc<Metrics>,
-    ) -> (Self, watch::Receiver<Leadership>) {
+    ) -> (Self, watch::Receiver<Leadership>, View) {
         let (publish, leadership) = watch::channel(Leadership::Standby);
         metrics.leads(name, false);
+        let identity = identity();
+        let told = View::new(&identity);
         let elector = Self {
             api: Api::default_namespaced(client.clone()),
             name: name.to_owned(),
-            candidate: Candidate::new(name, identity(), times),
+            candidate: Candidate::new(name, identity, times),
             times,
             term: None,
             changes: None,
             publish,
             metrics,
             events: Events::new(client.clone(), "garm-operator"),
-            told_holder: String::new(),
-            told_trouble: None,
+            told: told.clone(),
         };
-        (elector, leadership)
+        (elector, leadership, told)
     }
 
+    /// Longest time for which a healthy election does nothing: that of one watch request.
+    pub const REST: Duration = Duration::from_secs(WATCH_SECONDS as u64);
+
     /// Stands for election until `stop` is cancelled, then gives the Lease back at once.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken, pulse: Pulse) {
         tracing::info!(
             lease = self.name,
             identity = self.candidate.identity(),
             "standing for election"
         );
-        while stop.run_until_cancelled(self.step()).await.is_some() {}
+        while stop.run_until_cancelled(self.step()).await.is_some() {
+            pulse.turn();
+        }
         let was_leading = self.resign();
         let released = timeout(self.times.release, self.release()).await;
         match released {
@@ -95,8 +102,9 @@ impl Elector {
             ),
         }
         if was_leading {
+            self.event("stopped leading");
             // Not worth a longer wait.
-            let _ = timeout(self.times.release / 2, self.event("stopped leading")).await;
+            let _ = timeout(self.times.release / 2, self.events.flush()).await;
         }
     }
 
@@ -163,9 +171,9 @@ impl Elector {
         self.term = Some(term.clone());
         self.publish.send_replace(Leadership::Leading(term));
         self.metrics.leads(&self.name, true);
-        self.candidate.identity().clone_into(&mut self.told_holder);
+        self.told.holder(self.candidate.identity());
         tracing::info!(lease = self.name, "this replica leads");
-        tokio::spawn(self.event("became leader"));
+        self.event("became leader");
     }
 
     /// Leads no more, if it did, and begins anew as a standby.
@@ -279,10 +287,9 @@ impl Elector {
             Some(Failure::Other(what, error)) => (Some(*what), error.as_str()),
             Some(Failure::Conflict) | None => (None, ""),
         };
-        if what == self.told_trouble {
+        if !self.told.trouble(what) {
             return;
         }
-        self.told_trouble = what;
         if let Some(what) = what {
             tracing::warn!(lease = self.name, error, "{what}; trying again");
         } else {
@@ -292,13 +299,12 @@ impl Elector {
 
     fn tell_holder(&mut self) {
         let holder = self.candidate.holder().unwrap_or_default();
-        if !holder.is_empty() && holder != self.told_holder {
-            holder.clone_into(&mut self.told_holder);
+        if !holder.is_empty() && self.told.holder(holder) {
             tracing::info!(lease = self.name, holder, "another replica leads");
         }
     }
 
-    fn event(&self, what: &str) -> impl Future<Output = ()> + Send + use<> {
+    fn event(&self, what: &str) {
         let lease = ObjectReference {
             api_version: Some(Lease::api_version(&()).into_owned()),
             kind: Some(Lease::kind(&()).into_owned()),
@@ -308,12 +314,8 @@ impl Elector {
             ..ObjectReference::default()
         };
         let note = format!("{} {what}", self.candidate.identity());
-        let events = self.events.clone();
-        async move {
-            events
-                .publish(&lease, EventType::Normal, REASON, REASON, &note)
-                .await;
-        }
+        self.events
+            .publish(lease, EventType::Normal, REASON, REASON, &note);
     }
 }
 

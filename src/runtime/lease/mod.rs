@@ -12,6 +12,7 @@
 mod candidate;
 mod elector;
 mod term;
+mod view;
 
 #[cfg(test)]
 mod candidate_test;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 pub use elector::Elector;
 pub use term::{Grace, Leadership, Term, each_term};
+pub use view::{Standing, View};
 
 /// The times of an election. `renew` has to be shorter than `duration`: the difference is what calls under way get when a term ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

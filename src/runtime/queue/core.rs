@@ -7,6 +7,10 @@ use std::{
 
 use crate::runtime::ObjectKey;
 
+mod state;
+
+pub use state::{Failed, QueueState};
+
 /// Work taken from the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {

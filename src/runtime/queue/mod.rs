@@ -14,6 +14,7 @@ use std::{
 use tokio::sync::Notify;
 
 use self::core::Core;
+pub use self::core::{Failed, QueueState};
 pub(crate) use self::core::{Job, Verdict};
 use super::ObjectKey;
 use crate::telemetry::metrics::QueueMetrics;
@@ -98,6 +99,11 @@ impl Queue {
     /// Counts the objects that wait for a free worker.
     pub fn depth(&self) -> usize {
         self.lock().depth()
+    }
+
+    /// Looks at the queue as it is now; its lists name at most `most` objects each.
+    pub fn state(&self, most: usize) -> QueueState {
+        self.lock().state(Instant::now(), most)
     }
 
     /// Takes the next object that is due, waiting for one. Dropping the future loses nothing.

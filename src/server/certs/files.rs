@@ -13,6 +13,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    runtime::pulse::Pulse,
     server::tls::{Pair, ServerCertificate},
     telemetry::metrics::Metrics,
 };
@@ -52,9 +53,10 @@ impl Files {
     }
 
     /// Looks at the files again and again.
-    pub async fn run(mut self, poll: Duration, stop: CancellationToken) {
+    pub async fn run(mut self, poll: Duration, stop: CancellationToken, pulse: Pulse) {
         let looks = async {
             loop {
+                pulse.turn();
                 self.look().await;
                 tokio::time::sleep(poll).await;
             }

@@ -1,9 +1,13 @@
 //! The metric families: names, help texts, labels.
 
-use std::{hash::Hash, sync::atomic::AtomicU64};
+use std::{
+    fmt::{self, Write as _},
+    hash::Hash,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
     metrics::{
         counter::Counter,
         family::Family,
@@ -29,12 +33,6 @@ const WEBHOOK_SECONDS: [f64; 12] = [
 /// A gauge of seconds.
 pub(super) type Seconds = Gauge<f64, AtomicU64>;
 
-/// A call to GARM.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(super) struct MethodLabel {
-    pub(super) method: &'static str,
-}
-
 /// A controller.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct ControllerLabel {
@@ -58,9 +56,22 @@ pub(super) struct QueueLabel {
 /// A request to the API server.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct RequestLabel {
-    pub(super) code: String,
-    pub(super) method: String,
-    pub(super) host: String,
+    pub(super) code: Status,
+    pub(super) method: &'static str,
+    pub(super) host: Arc<str>,
+}
+
+/// The HTTP status of an answer; without one the word that client-go has for it.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub(super) struct Status(pub(super) Option<u16>);
+
+impl EncodeLabelValue for Status {
+    fn encode(&self, encoder: &mut LabelValueEncoder) -> fmt::Result {
+        match self.0 {
+            Some(status) => EncodeLabelValue::encode(&status, encoder),
+            None => encoder.write_str("<error>"),
+        }
+    }
 }
 
 /// A webhook, by its path, and the HTTP status of an answer.
@@ -88,14 +99,6 @@ pub(super) struct LeaseLabel {
     pub(super) name: String,
 }
 
-/// About GARM: the Go operator's own names.
-pub(super) struct GarmFamilies {
-    pub(super) token_expiry: Seconds,
-    pub(super) requests: Family<MethodLabel, Counter>,
-    pub(super) errors: Family<MethodLabel, Counter>,
-    pub(super) events_connected: Gauge,
-}
-
 /// About reconciles, per controller.
 pub(super) struct ReconcileFamilies {
     pub(super) total: Family<ResultLabel, Counter>,
@@ -120,6 +123,7 @@ pub(super) struct QueueFamilies {
 
 /// About webhooks, per path.
 pub(super) struct WebhookFamilies {
+    pub(super) panics: Counter,
     pub(super) requests: Family<AnswerLabel, Counter>,
     pub(super) latency: Family<WebhookLabel, Histogram>,
     pub(super) in_flight: Family<WebhookLabel, Gauge>,
@@ -193,37 +197,6 @@ fn webhook_histogram() -> Histogram {
 /// 10 µs to 100 s in powers of ten.
 fn queue_histogram() -> Histogram {
     Histogram::new(exponential_buckets(1e-5, 10.0, 8))
-}
-
-impl GarmFamilies {
-    pub(super) fn register(own: &mut Registry) -> Self {
-        Self {
-            token_expiry: registered(
-                own,
-                "garm_operator_client_jwt_expiration_timestamp_seconds",
-                "Expiry of the current GARM token in Unix seconds",
-                Seconds::default(),
-            ),
-            requests: registered(
-                own,
-                "garm_operator_client_api_requests",
-                "Calls made to GARM",
-                Family::default(),
-            ),
-            errors: registered(
-                own,
-                "garm_operator_client_api_requests_errors",
-                "Calls to GARM that failed",
-                Family::default(),
-            ),
-            events_connected: registered(
-                own,
-                "garm_operator_garm_events_connected",
-                "1 while the events socket of GARM is connected, else 0",
-                Gauge::default(),
-            ),
-        }
-    }
 }
 
 impl ReconcileFamilies {
@@ -338,6 +311,12 @@ impl WebhookFamilies {
                 "controller_runtime_webhook_latency_seconds",
                 "Histogram of the latency of processing admission requests",
                 histograms(webhook_histogram),
+            ),
+            panics: registered(
+                registry,
+                "controller_runtime_webhook_panics",
+                "Total number of webhook panics",
+                Counter::default(),
             ),
             in_flight: registered(
                 registry,

@@ -12,9 +12,17 @@ fn names(text: &str) -> Vec<&str> {
 #[test]
 fn names_are_those_of_the_dashboards() {
     let metrics = Metrics::new();
-    metrics.garm_request("pool.Get");
-    metrics.garm_request_failed("pool.Get");
-    metrics.kube_request("200", "GET", "host:443");
+    metrics.garm_called("pool.Get", true);
+    metrics.garm_answered("GET", "/pools/{id}", None, Duration::ZERO);
+    metrics.garm_resync(true);
+    metrics.garm_gauges().set(Some(&GarmReading {
+        is_ready: true,
+        event_age: Some(Duration::ZERO),
+        under_way: 0,
+        mirror: vec![("pools", 3, 1)],
+    }));
+    metrics.leads("lease", false);
+    metrics.kube_request(Some(200), "GET", &Arc::from("host:443"));
     metrics.certificate_expiry(1_900_000_000);
     metrics.controller("pool", 10);
     metrics.queue("pool");
@@ -34,17 +42,28 @@ fn names_are_those_of_the_dashboards() {
             "controller_runtime_reconcile_total",
             "controller_runtime_terminal_reconcile_errors_total",
             "controller_runtime_webhook_latency_seconds",
+            "controller_runtime_webhook_panics_total",
             "controller_runtime_webhook_requests_in_flight",
             "controller_runtime_webhook_requests_total",
             "garm_operator_cached_objects",
             "garm_operator_client_api_requests_errors_total",
             "garm_operator_client_api_requests_total",
             "garm_operator_client_jwt_expiration_timestamp_seconds",
+            "garm_operator_garm_event_age_seconds",
             "garm_operator_garm_events_connected",
+            "garm_operator_garm_events_total",
+            "garm_operator_garm_ready",
+            "garm_operator_garm_request_duration_seconds",
+            "garm_operator_garm_requests_in_flight",
+            "garm_operator_garm_requests_total",
+            "garm_operator_garm_resyncs_total",
             "garm_operator_invalid_objects",
+            "garm_operator_mirror_objects",
+            "garm_operator_mirror_unreadable_objects",
             "garm_operator_watch_errors_total",
             "garm_operator_watch_idle_seconds",
             "garm_operator_webhook_certificate_expiration_timestamp_seconds",
+            "leader_election_master_status",
             "rest_client_requests_total",
             "workqueue_adds_total",
             "workqueue_depth",
@@ -60,6 +79,8 @@ fn names_are_those_of_the_dashboards() {
         "controller_runtime_reconcile_total{controller=\"pool\",result=\"requeue\"} 0",
         "rest_client_requests_total{code=\"200\",method=\"GET\",host=\"host:443\"} 1",
         "garm_operator_client_jwt_expiration_timestamp_seconds{controller=\"garm_operator\"} 0.0",
+        "garm_operator_garm_requests_total{controller=\"garm_operator\",method=\"GET\",route=\"/pools/{id}\",status=\"<error>\"} 1",
+        "garm_operator_mirror_objects{controller=\"garm_operator\",kind=\"pools\"} 3",
     ] {
         assert!(
             text.lines().any(|other| other == line),
@@ -74,7 +95,7 @@ fn names_are_those_of_the_dashboards() {
 #[test]
 fn a_call_that_never_failed_has_no_failures_to_show() {
     let metrics = Metrics::new();
-    metrics.garm_request("Login");
+    metrics.garm_called("Login", false);
     metrics.garm_token_expiry(1_900_000_000);
     let text = metrics.encode(Format::Text).unwrap();
     assert!(!names(&text).contains(&"garm_operator_client_api_requests_errors_total"));
@@ -129,4 +150,25 @@ fn shows_this_process() {
         text.contains("process_resident_memory_bytes ")
             && text.contains("process_cpu_seconds_total ")
     );
+}
+
+#[test]
+fn readings_of_a_connection_go_with_it() {
+    let metrics = Metrics::new();
+    let gauges = metrics.garm_gauges();
+    let reading = GarmReading {
+        is_ready: false,
+        event_age: None,
+        under_way: 2,
+        mirror: vec![("pools", 3, 0)],
+    };
+    gauges.set(Some(&reading));
+    let text = metrics.encode(Format::Text).unwrap();
+    assert!(text.contains("garm_operator_garm_ready{controller=\"garm_operator\"} 0"));
+    assert!(!text.contains("event_age"), "there was none");
+    gauges.set(None);
+    let text = metrics.encode(Format::Text).unwrap();
+    for name in ["garm_ready", "in_flight{", "mirror_"] {
+        assert!(!text.contains(name), "{name} in\n{text}");
+    }
 }

@@ -1,6 +1,7 @@
 //! What the API server lets in while it asks the operator.
 
 mod away;
+mod folders;
 mod reach;
 mod refusals;
 mod warnings;
@@ -18,6 +19,7 @@ pub fn register(suite: &mut Suite) {
     refusals::register(suite);
     warnings::register(suite);
     away::register(suite);
+    folders::register(suite);
     reach::register(suite);
 }
 

@@ -276,3 +276,37 @@ proptest! {
         prop_assert!(bench.core.entries.is_empty() && bench.core.timers.is_empty() && bench.core.ready.is_empty());
     }
 }
+
+#[test]
+fn its_state_names_the_worst_objects_first_and_not_too_many() {
+    let mut bench = Bench::new();
+    for name in ["a", "b", "c"] {
+        bench.add(name);
+        bench.pop();
+    }
+    bench.finish("a", Verdict::Retry);
+    bench.finish("b", Verdict::Retry);
+    bench.now += SECOND * 10;
+    assert_eq!(bench.pop().as_deref(), Some("a"));
+    bench.finish("a", Verdict::Retry);
+    bench.add_after("d", SECOND);
+    bench.add("e");
+    bench.add("f");
+    bench.now += SECOND * 2;
+    let state = bench.core.state(bench.now, 1);
+    assert_eq!(
+        (state.ready, state.paced, state.running, state.backing_off),
+        // The second one that failed has become due, and waits for a worker.
+        (3, 1, 1, 1)
+    );
+    assert_eq!(state.oldest_ready, Some(SECOND * 2));
+    assert_eq!(state.longest_running, [(key("c"), SECOND * 12)]);
+    let failed = Failed {
+        key: key("a"),
+        attempts: 2,
+        due_in: SECOND * 18,
+    };
+    assert_eq!(state.most_failed, [failed]);
+    let numbers = bench.core.state(bench.now, 0);
+    assert!(numbers.most_failed.is_empty() && numbers.backing_off == 1);
+}

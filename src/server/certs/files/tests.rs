@@ -1,7 +1,7 @@
 use std::{fs, os::unix::fs::symlink};
 
 use super::*;
-use crate::{server::testing::Authority, telemetry::metrics::Format};
+use crate::{runtime::pulse::Pulses, server::testing::Authority, telemetry::metrics::Format};
 
 /// A folder as kubelet mounts a Secret: the files are links through `..data`, which is a link to a folder of the day.
 struct Mount {
@@ -114,7 +114,11 @@ async fn looks_again_until_it_is_stopped() {
     let mut mount = Mount::new();
     let (files, certificate, _) = watched(&mount);
     let stop = CancellationToken::new();
-    let task = tokio::spawn(files.run(Duration::from_millis(10), stop.clone()));
+    let task = tokio::spawn(files.run(
+        Duration::from_millis(10),
+        stop.clone(),
+        Pulses::default().begin("certificate", Duration::ZERO),
+    ));
     let (chain, key) = Authority::new().pems();
     mount.swap(&chain, &key);
     certificate.changes().changed().await.unwrap();

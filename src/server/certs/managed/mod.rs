@@ -24,7 +24,7 @@ use self::{
 use crate::{
     api::install::{webhook_ca, webhook_dns_names},
     config::{Listen, WebhookConfig},
-    runtime::{client::explain, lease::Leadership},
+    runtime::{client::explain, lease::Leadership, pulse::Pulse},
     server::tls::{Pair, ServerCertificate},
     telemetry::metrics::Metrics,
 };
@@ -113,9 +113,10 @@ impl SelfManaged {
     }
 
     /// Looks at the Secret and at the clock again and again; the wall clock, as machines sleep.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken, pulse: Pulse) {
         let looks = async {
             loop {
+                pulse.turn();
                 let again = self.look(Timestamp::now()).await;
                 // Too soon would be a busy loop where somebody else keeps writing.
                 let pause = if again {
@@ -159,6 +160,8 @@ impl SelfManaged {
         if !may_write {
             return self.learn(state).map(|()| false);
         }
+        // Where the Secret is damaged and nothing is known of before, as in a process that has just started, this begins anew at once. Waiting would
+        // only keep webhooks away for longer: nobody else mends it, since no standby may write.
         let step = decide(&state, self.stored_for(&state), now, &self.lifetimes);
         let fresh = match step {
             Step::Begin | Step::Prepare => Some(Ca::new(&self.name, now, self.lifetimes.ca)?),
@@ -170,12 +173,17 @@ impl SelfManaged {
             if !self.write(found, desired).await? {
                 return Ok(true);
             }
-            tracing::info!(
-                secret = self.place,
-                step = ?step,
-                faults = faults.join("; "),
-                "webhook CA was written"
-            );
+            if faults.is_empty() {
+                tracing::info!(secret = self.place, ?step, "webhook CA was written");
+            } else {
+                let faults = faults.join("; ");
+                tracing::warn!(
+                    secret = self.place,
+                    ?step,
+                    faults,
+                    "webhook CA was damaged, and is written anew"
+                );
+            }
         }
         self.learn(state).map(|()| false)
     }

@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fault, Shared, current};
+use super::{Fault, Shared, current, record::Dialect};
 
 pub(super) type Body = BoxBody<Bytes, hyper::Error>;
 
@@ -88,6 +88,7 @@ async fn answer(
         | None => {}
     }
     let response = send(shared, parts, body).await?;
+    let response = note_lock(shared, seq, response).await?;
     let response = match fault {
         Some(Fault::LoseAnswer) => {
             // Read to the end: the server has carried it out.
@@ -121,6 +122,26 @@ async fn answer(
     };
     shared.records.answered(seq, response.status());
     tunnel_if_upgraded(shared, client_side, response).map(Some)
+}
+
+/// Notes an answer of GARM's locked database.
+async fn note_lock(
+    shared: &Shared,
+    seq: usize,
+    response: Response<Body>,
+) -> Result<Response<Body>> {
+    if shared.records.dialect() != Dialect::Garm
+        || response.status() != http::StatusCode::INTERNAL_SERVER_ERROR
+    {
+        return Ok(response);
+    }
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.context("read the answer")?.to_bytes();
+    let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    if said["details"] == "" {
+        shared.records.locked(seq);
+    }
+    Ok(Response::from_parts(parts, whole(body)))
 }
 
 /// Sends a request to the server.

@@ -43,6 +43,8 @@ pub struct Recorded {
     pub route: String,
     /// What was answered; `None` while it is not or when the connection was closed instead.
     pub status: Option<u16>,
+    /// Whether GARM itself, and no fault of ours, answered 500 without details: its database was locked, as happens to any call.
+    pub locked: bool,
     /// When it was answered: the first byte of the answer was there.
     pub answered_at: Option<Instant>,
     /// The body of a write, at most 64 KiB of it.
@@ -169,6 +171,7 @@ impl Records {
                 query: uri.query().unwrap_or_default().to_owned(),
                 route: route.clone(),
                 status: None,
+                locked: false,
                 answered_at: None,
                 answer: None,
                 content_type: headers.get(CONTENT_TYPE).cloned(),
@@ -180,6 +183,18 @@ impl Records {
             seq
         });
         (seq, route)
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    pub fn locked(&self, seq: usize) {
+        self.with(|all| {
+            if let Some(request) = all.get_mut(seq) {
+                request.locked = true;
+            }
+        });
     }
 
     pub fn answered(&self, seq: usize, status: StatusCode) {
