@@ -8,10 +8,12 @@
 )]
 
 mod admit;
+mod convert;
 mod create;
 mod edits;
 mod figures;
 mod fleet;
+mod large;
 mod load;
 mod objects;
 mod options;
@@ -24,6 +26,7 @@ mod runners;
 mod serving;
 mod stage;
 mod start;
+mod synthetic;
 mod wipe;
 
 use std::process::ExitCode;
@@ -114,6 +117,21 @@ const SCENARIOS: &[Scenario] = &[
         name: "poll",
         what: "the same without the events socket",
         run: |ground, sizes| quiet::poll(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "convert",
+        what: "lists of Pools in the version that is not stored",
+        run: |ground, sizes| convert::run(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "memory",
+        what: "many of everything, and large Secrets of others",
+        run: |ground, sizes| large::memory(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "churn",
+        what: "runners that come and go, steadily",
+        run: |ground, sizes| large::churn(ground, sizes).boxed_local(),
     },
 ];
 

@@ -38,6 +38,9 @@ pub struct Sizes {
     /// How many runners.
     #[arg(long)]
     pub runners: Option<usize>,
+    /// How many Secrets of others.
+    #[arg(long)]
+    pub secrets: Option<usize>,
     /// How many changes one after the other.
     #[arg(long)]
     pub changes: Option<usize>,

@@ -9,11 +9,16 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Memory that is in use and not shared out yet to others, in MiB (resident set).
 pub fn memory(pid: u32) -> Result<f64> {
+    status(pid, "VmRSS:")
+}
+
+/// A size that Linux tells in KiB, in MiB.
+fn status(pid: u32, key: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
     let number = line.and_then(|line| line.split_whitespace().next());
-    let kib: f64 = number.context("no VmRSS")?.parse()?;
+    let kib: f64 = number.with_context(|| format!("no {key}"))?.parse()?;
     Ok(kib / 1024.0)
 }
 
@@ -29,4 +34,9 @@ pub fn cpu(pid: u32) -> Result<Duration> {
         Ok(field.parse()?)
     };
     Ok(TICK * (ticks(11)? + ticks(12)?))
+}
+
+/// The most memory it ever took, in MiB.
+pub fn highest_memory(pid: u32) -> Result<f64> {
+    status(pid, "VmHWM:")
 }

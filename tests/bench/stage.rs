@@ -263,6 +263,29 @@ impl<'a> Stage<'a> {
             }
         }
     }
+
+    /// Waits until so many Runners have got a status since the mark; answers when the last was written.
+    pub async fn all_shown(&self, mark: Mark, runners: usize) -> Result<Instant> {
+        let patience = Patience::new(LIMIT, "all Runners have a status");
+        loop {
+            let shown: HashMap<String, Instant> = self.kube.look(mark.kube, |requests| {
+                let writes = requests.iter().filter(|one| {
+                    one.route == "PATCH /runners/{name}/status" && one.status == Some(200)
+                });
+                writes
+                    .filter_map(|one| Some((one.path.clone(), one.answered_at?)))
+                    .collect()
+            });
+            match shown.values().max() {
+                Some(last) if shown.len() == runners => return Ok(*last),
+                _ => {
+                    patience
+                        .pause(format!("{} of {runners}", shown.len()))
+                        .await?
+                }
+            }
+        }
+    }
 }
 
 /// When the last request of a proxy came that is work.
