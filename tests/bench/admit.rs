@@ -67,7 +67,7 @@ async fn at(stage: &Stage<'_>, serving: &Serving, pools: usize) -> Result<(f64, 
     one.clone().run().await?;
     let before = process::cpu(pid)?;
     let (alone, answer) = one.run().await?;
-    let cpu = (process::cpu(pid)? - before).as_secs_f64() * 1000.0 / count(alone.len());
+    let cpu = (process::cpu(pid)? - before) * 1000.0 / count(alone.len());
     ensure!(is_allowed(&answer), "refused: {answer}");
     let many = Load {
         clients: CLIENTS,

@@ -68,7 +68,7 @@ pub async fn create(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     stage.tell(made.mark);
     let orphans = orphans(&stage, pools).await?;
     stage.stop(made.operator).await?;
-    let script = Script::new(&stage, made.mark, made.ready)?;
+    let script = Script::new(&stage, made.mark, made.ready);
     let all: Vec<Value> = (0..pools).map(|n| pool(n, repositories, 0)).collect();
     let before = Before {
         repositories,

@@ -33,6 +33,8 @@ const LIFE: Duration = Duration::from_secs(4);
 
 /// What is still called flat, in MiB.
 const FLAT: f64 = 2.0;
+/// An answer that has not been seen before, a status code for example, has a series of its own; what grows with runners grows by thousands.
+const FEW: f64 = 20.0;
 
 /// Has an operator without Runner objects make Pools; answers their ids in GARM.
 async fn pools(stage: &Stage<'_>, number: usize) -> Result<Vec<String>> {
@@ -155,7 +157,7 @@ pub async fn churn(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
         Figure::new("growth of series", "", {
             count(settled.series) - count(steady.series)
         })
-        .goal(Goal::AtMost(0.0)),
+        .goal(Goal::AtMost(FEW)),
         Figure::new("growth of memory after a third", "MiB", {
             settled.memory - steady.memory
         })

@@ -22,8 +22,8 @@ fn status(pid: u32, key: &str) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-/// Processor time since the start, of all threads.
-pub fn cpu(pid: u32) -> Result<Duration> {
+/// Processor time since the start, of all threads, in seconds.
+pub fn cpu(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;
     // The name, in brackets, may hold anything.
@@ -33,7 +33,7 @@ pub fn cpu(pid: u32) -> Result<Duration> {
         let field = fields.get(index).context("too few fields")?;
         Ok(field.parse()?)
     };
-    Ok(TICK * (ticks(11)? + ticks(12)?))
+    Ok((TICK * (ticks(11)? + ticks(12)?)).as_secs_f64())
 }
 
 /// The most memory it ever took, in MiB.

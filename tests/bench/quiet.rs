@@ -74,8 +74,8 @@ async fn watch(stage: &Stage<'_>, operator: &Operator, minutes: f64) -> Result<S
         minutes,
         garm: stage.garm.proxy().since(mark.garm),
         kube: stage.kube.since(mark.kube),
-        cpu: (process::cpu(operator.pid())? - before.0).as_secs_f64(),
-        garm_cpu: (process::cpu(garm)? - before.1).as_secs_f64(),
+        cpu: process::cpu(operator.pid())? - before.0,
+        garm_cpu: process::cpu(garm)? - before.1,
         memory: process::memory(operator.pid())?,
     })
 }
@@ -118,7 +118,7 @@ async fn idle(
     let garm = stage.garm.pid().await.context("GARM runs")?;
     let before = process::cpu(garm)?;
     tokio::time::sleep(Duration::from_secs_f64(minutes * 60.0)).await;
-    let alone = (process::cpu(garm)? - before).as_secs_f64();
+    let alone = process::cpu(garm)? - before;
     stage.end().await?;
 
     let share = seen.cpu / (minutes * 60.0) * 100.0;

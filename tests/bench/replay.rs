@@ -69,7 +69,7 @@ struct Call {
 
 impl Script {
     /// What the operator of the stage wrote from one moment to another, events included.
-    pub fn new(stage: &Stage<'_>, mark: Mark, until: Instant) -> Result<Self> {
+    pub fn new(stage: &Stage<'_>, mark: Mark, until: Instant) -> Self {
         let writes = |requests: &[Recorded]| -> Vec<Recorded> {
             let succeeded = |one: &&Recorded| one.status.is_some_and(|status| status < 300);
             let all = requests.iter().filter(succeeded);
@@ -86,7 +86,7 @@ impl Script {
             .map(|one| (one, true))
             .chain(kube.into_iter().map(|one| (one, false)))
         {
-            let call = Call::new(&request, to_garm)?;
+            let call = Call::new(&request, to_garm);
             made.extend(call.makes.clone());
             calls.push((request.at, call));
         }
@@ -101,12 +101,12 @@ impl Script {
             .into_iter()
             .map(|(_, call)| call)
             .partition(|call| call.to_garm && call.path.contains("/github/"));
-        Ok(Self {
+        Self {
             first,
             chains: chains(calls, &made),
             made,
             namespace: stage.namespace.clone(),
-        })
+        }
     }
 
     /// Writes everything again. `known` tells what stands for ids and uids that were there before; all objects that are not made by the
@@ -171,7 +171,7 @@ impl Script {
 }
 
 impl Call {
-    fn new(request: &Recorded, to_garm: bool) -> Result<Self> {
+    fn new(request: &Recorded, to_garm: bool) -> Self {
         let mut body = request.json();
         if let Some(version) = body.pointer_mut("/metadata/resourceVersion") {
             *version = VERSION.into();
@@ -197,7 +197,7 @@ impl Call {
             (None, true) => last_segment(&request.path),
             (None, false) => kube_object(request, &body),
         };
-        Ok(Self {
+        Self {
             to_garm,
             method: request.method.clone(),
             path: format!("{}{query}", request.path),
@@ -205,7 +205,7 @@ impl Call {
             headers,
             object,
             makes,
-        })
+        }
     }
 }
 

@@ -49,7 +49,7 @@ pub async fn mirror(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let took = last.duration_since(begun).as_secs_f64();
     let writes = stage.kube.writes_since(mark.kube).len();
     let reads = stage.garm.proxy().since(mark.garm).len();
-    let script = Script::new(&stage, mark, last)?;
+    let script = Script::new(&stage, mark, last);
     let before = Before {
         repositories: fleet.repositories,
         pools: &fleet.objects(),

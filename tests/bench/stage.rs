@@ -206,7 +206,7 @@ impl<'a> Stage<'a> {
             let second = begun.map_or(0, |begun| one.at.duration_since(begun).as_secs());
             let status = one
                 .status
-                .map_or("-".to_owned(), |status| status.to_string());
+                .map_or_else(|| "-".to_owned(), |status| status.to_string());
             let line = seconds
                 .entry((second, format!("{} {status}", one.route)))
                 .or_default();
@@ -258,7 +258,7 @@ impl<'a> Stage<'a> {
                 _ => {
                     patience
                         .pause(format!("{} of {pools}", ready.len()))
-                        .await?
+                        .await?;
                 }
             }
         }
@@ -281,7 +281,7 @@ impl<'a> Stage<'a> {
                 _ => {
                     patience
                         .pause(format!("{} of {runners}", shown.len()))
-                        .await?
+                        .await?;
                 }
             }
         }

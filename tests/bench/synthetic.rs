@@ -37,12 +37,10 @@ impl Synthetic {
             let list: Vec<Value> = all.values().map(without_addresses).collect();
             return Some((StatusCode::OK, Value::from(list).to_string()));
         }
+        let absent = json!({"error": "Not Found", "details": ""});
         Some(match all.get(name) {
             Some(instance) => (StatusCode::OK, instance.to_string()),
-            None => {
-                let body = json!({"error": "Not Found", "details": ""}).to_string();
-                (StatusCode::NOT_FOUND, body)
-            }
+            None => (StatusCode::NOT_FOUND, absent.to_string()),
         })
     }
 

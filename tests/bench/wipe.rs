@@ -46,9 +46,9 @@ pub async fn run(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let ready = all_again(&stage, mark, number + repositories).await?;
     stage.calm(Duration::from_secs(5)).await?;
     stage.tell(mark);
-    let stale = stale(&stage, mark, answers).await?;
+    let untrue = untrue(&stage, mark, answers).await?;
     stage.stop(operator).await?;
-    let script = Script::new(&stage, mark, ready)?;
+    let script = Script::new(&stage, mark, ready);
     let before = Before {
         repositories,
         pools: &pools,
@@ -68,13 +68,13 @@ pub async fn run(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
         Figure::new(
             "Ready written for what is not there",
             "",
-            count(stale.written),
+            count(untrue.written),
         )
         .goal(Goal::AtMost(0.0)),
         Figure::new(
             "last Ready of before taken back",
             "s",
-            stale.taken_back.as_secs_f64(),
+            untrue.taken_back.as_secs_f64(),
         ),
         Figure::new("writes replayed", "", count(replayed.writes)),
     ])
@@ -132,21 +132,21 @@ async fn all_again(stage: &Stage<'_>, mark: Mark, objects: usize) -> Result<Inst
             _ => {
                 patience
                     .pause(format!("{} of {objects}", ready.len()))
-                    .await?
+                    .await?;
             }
         }
     }
 }
 
 /// What objects said of things that are not there.
-struct Stale {
+struct Untrue {
     /// Writes that say Ready for an id that the new GARM does not have.
     written: usize,
     /// When the last object stopped saying what was true before, after GARM's first answer.
     taken_back: Duration,
 }
 
-async fn stale(stage: &Stage<'_>, mark: Mark, answers: Instant) -> Result<Stale> {
+async fn untrue(stage: &Stage<'_>, mark: Mark, answers: Instant) -> Result<Untrue> {
     let mut there = HashSet::new();
     for path in ["/pools", "/repositories"] {
         for one in stage.garm.api().list(path).await? {
@@ -174,7 +174,7 @@ async fn stale(stage: &Stage<'_>, mark: Mark, answers: Instant) -> Result<Stale>
         first.entry(write.path.clone()).or_insert(at);
     }
     let last = first.values().max().copied().unwrap_or(answers);
-    Ok(Stale {
+    Ok(Untrue {
         written,
         taken_back: last.saturating_duration_since(answers),
     })
