@@ -14,7 +14,7 @@ use crate::{
     is_old,
     objects::{is_ready, pool},
     options::Sizes,
-    reference::{Filled, replay},
+    reference::{Before, replay},
     replay::Script,
     stage::{Mark, Stage, is_work},
 };
@@ -65,12 +65,18 @@ pub async fn create(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let took = made.ready.duration_since(made.begun).as_secs_f64();
     let garm = stage.garm.proxy().since(made.mark.garm);
     let kube = stage.kube.since(made.mark.kube);
+    stage.tell(made.mark);
     let orphans = orphans(&stage, pools).await?;
     stage.stop(made.operator).await?;
-    let script = Script::new(&stage, made.mark, made.ready)?;
+    let script = Script::new(&stage, made.mark, made.ready);
     let all: Vec<Value> = (0..pools).map(|n| pool(n, repositories, 0)).collect();
-    let filled = Filled::Repositories(repositories);
-    let replayed = replay(&stage, script, filled, repositories, &all).await?;
+    let before = Before {
+        repositories,
+        pools: &all,
+        is_filled: true,
+        with_status: &[],
+    };
+    let replayed = replay(&stage, script, before).await?;
     stage.end().await?;
 
     let each = |number: usize| count(number) / count(pools);
@@ -131,6 +137,7 @@ pub async fn restart(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let begun = Instant::now();
     let operator = stage.operator().await?;
     let last = stage.calm(QUIET).await?;
+    stage.tell(mark);
     let garm = stage.garm.proxy().since(mark.garm);
     let kube = stage.kube.since(mark.kube);
     stage.stop(operator).await?;

@@ -7,19 +7,27 @@
     reason = "it is there to show something"
 )]
 
+mod admit;
+mod convert;
 mod create;
 mod edits;
 mod figures;
 mod fleet;
+mod large;
 mod load;
 mod objects;
 mod options;
 mod process;
+mod quiet;
 mod reference;
 mod replay;
+mod reviews;
 mod runners;
+mod serving;
 mod stage;
 mod start;
+mod synthetic;
+mod wipe;
 
 use std::process::ExitCode;
 
@@ -84,6 +92,46 @@ const SCENARIOS: &[Scenario] = &[
         name: "runners",
         what: "an instance of GARM appears, changes, goes, until its object shows it",
         run: |ground, sizes| runners::runners(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "admit",
+        what: "reviews of new Pools, and of an Image that all use",
+        run: |ground, sizes| admit::run(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "wipe",
+        what: "GARM's database replaced, until everything is there again",
+        run: |ground, sizes| wipe::run(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "stuck",
+        what: "a Pool that goes while GitHub refuses to remove its runner",
+        run: |ground, sizes| quiet::stuck(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "rest",
+        what: "many idle runners, nothing to do",
+        run: |ground, sizes| quiet::rest(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "poll",
+        what: "the same without the events socket",
+        run: |ground, sizes| quiet::poll(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "convert",
+        what: "lists of Pools in the version that is not stored",
+        run: |ground, sizes| convert::run(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "memory",
+        what: "many of everything, and large Secrets of others",
+        run: |ground, sizes| large::memory(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "churn",
+        what: "runners that come and go, steadily",
+        run: |ground, sizes| large::churn(ground, sizes).boxed_local(),
     },
 ];
 

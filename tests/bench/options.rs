@@ -26,6 +26,9 @@ pub struct Sizes {
     /// GARM's version: v0.1.5 or v0.2.1.
     #[arg(long, default_value = "v0.2.1")]
     pub garm: GarmVersion,
+    /// Also tell on standard error what was asked and written in each second.
+    #[arg(long)]
+    pub timeline: bool,
     /// How many Pools.
     #[arg(long)]
     pub pools: Option<usize>,
@@ -35,6 +38,9 @@ pub struct Sizes {
     /// How many runners.
     #[arg(long)]
     pub runners: Option<usize>,
+    /// How many Secrets of others.
+    #[arg(long)]
+    pub secrets: Option<usize>,
     /// How many changes one after the other.
     #[arg(long)]
     pub changes: Option<usize>,

@@ -4,39 +4,49 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use garm_operator_ground::Garm;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
+    load,
     objects::{OWNER, TOKEN, WEBHOOK_SECRET, foundation, repository_name},
     replay::{Replayed, Script},
     stage::Stage,
 };
 
-/// What is in the fresh GARM before the replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filled {
-    /// Endpoint, credentials and repositories.
-    Repositories(usize),
-    /// Nothing: the script makes them.
-    Nothing,
+/// What is there before the replay.
+#[derive(Clone, Copy, Debug)]
+pub struct Before<'a> {
+    /// How many repositories the Pools have.
+    pub repositories: usize,
+    /// The Pools.
+    pub pools: &'a [Value],
+    /// Whether GARM has endpoint, credentials and repositories; else the script makes them.
+    pub is_filled: bool,
+    /// Objects that had a status already.
+    pub with_status: &'a [Value],
 }
 
-/// Plays a script where the objects that Pools need and these Pools are.
-pub async fn replay(
-    stage: &Stage<'_>,
-    script: Script,
-    filled: Filled,
-    repositories: usize,
-    pools: &[Value],
-) -> Result<Replayed> {
+/// Plays a script where the objects are that it writes.
+pub async fn replay(stage: &Stage<'_>, script: Script, before: Before<'_>) -> Result<Replayed> {
     let garm = stage.ground.garm(stage.sizes.garm).await?;
-    if let Filled::Repositories(number) = filled {
-        fill(&garm, number).await?;
+    if before.is_filled {
+        fill(&garm, before.repositories).await?;
     }
     let namespace = stage.plane.create_namespace("replay").await?;
-    let mut objects = foundation(&garm.github().url(), repositories);
-    objects.extend_from_slice(pools);
+    let mut objects = foundation(&garm.github().url(), before.repositories);
+    objects.extend_from_slice(before.pools);
     stage.create(&namespace, &objects).await?;
+    load::each(before.with_status, async |object| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let status = Patch::Merge(json!({"status": object["status"]}));
+        let api = stage.objects(&namespace, &text(&object["kind"]))?;
+        let name = text(&object["metadata"]["name"]);
+        api.patch_status(&name, &PatchParams::default(), &status)
+            .await?;
+        Ok(())
+    })
+    .await?;
 
     let mut known = HashMap::new();
     pair(

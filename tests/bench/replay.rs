@@ -69,7 +69,7 @@ struct Call {
 
 impl Script {
     /// What the operator of the stage wrote from one moment to another, events included.
-    pub fn new(stage: &Stage<'_>, mark: Mark, until: Instant) -> Result<Self> {
+    pub fn new(stage: &Stage<'_>, mark: Mark, until: Instant) -> Self {
         let writes = |requests: &[Recorded]| -> Vec<Recorded> {
             let succeeded = |one: &&Recorded| one.status.is_some_and(|status| status < 300);
             let all = requests.iter().filter(succeeded);
@@ -86,21 +86,27 @@ impl Script {
             .map(|one| (one, true))
             .chain(kube.into_iter().map(|one| (one, false)))
         {
-            let call = Call::new(&request, to_garm)?;
+            let call = Call::new(&request, to_garm);
             made.extend(call.makes.clone());
             calls.push((request.at, call));
         }
         calls.sort_by_key(|(at, _)| *at);
+        // An Event of before, which counts once more, is not there.
+        let posts = calls.iter().filter(|(_, call)| call.method == Method::POST);
+        let posted: HashSet<String> = posts.map(|(_, call)| call.object.clone()).collect();
+        calls.retain(|(_, call)| {
+            !call.object.starts_with("events/") || posted.contains(&call.object)
+        });
         let (first, calls) = calls
             .into_iter()
             .map(|(_, call)| call)
             .partition(|call| call.to_garm && call.path.contains("/github/"));
-        Ok(Self {
+        Self {
             first,
             chains: chains(calls, &made),
             made,
             namespace: stage.namespace.clone(),
-        })
+        }
     }
 
     /// Writes everything again. `known` tells what stands for ids and uids that were there before; all objects that are not made by the
@@ -165,7 +171,7 @@ impl Script {
 }
 
 impl Call {
-    fn new(request: &Recorded, to_garm: bool) -> Result<Self> {
+    fn new(request: &Recorded, to_garm: bool) -> Self {
         let mut body = request.json();
         if let Some(version) = body.pointer_mut("/metadata/resourceVersion") {
             *version = VERSION.into();
@@ -191,7 +197,7 @@ impl Call {
             (None, true) => last_segment(&request.path),
             (None, false) => kube_object(request, &body),
         };
-        Ok(Self {
+        Self {
             to_garm,
             method: request.method.clone(),
             path: format!("{}{query}", request.path),
@@ -199,7 +205,7 @@ impl Call {
             headers,
             object,
             makes,
-        })
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use futures::{SinkExt as _, StreamExt as _};
-use garm_operator_ground::{Garm, Ground, poll::Patience, proxy::Recorded};
+use garm_operator_ground::{Garm, Ground, proxy::Recorded};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest as _};
@@ -17,9 +17,9 @@ use crate::{
     figures::{Figure, Goal, count, percentile},
     fleet::Fleet,
     options::Sizes,
-    reference::{Filled, replay},
+    reference::{Before, replay},
     replay::Script,
-    stage::{Mark, Stage},
+    stage::Stage,
 };
 
 const RUNNERS: usize = 1000;
@@ -28,8 +28,6 @@ const CHANGES: usize = 100;
 
 /// How many are replaced at once: more would measure GARM's bursts.
 const AT_ONCE: usize = 4;
-
-const LIMIT: Duration = Duration::from_secs(600);
 
 /// An operator that sees many idle runners for the first time, until all have their objects.
 pub async fn mirror(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
@@ -44,15 +42,21 @@ pub async fn mirror(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let mark = stage.mark();
     let begun = Instant::now();
     let operator = stage.operator().await?;
-    let last = all_shown(&stage, mark, fleet.runners()).await?;
+    let last = stage.all_shown(mark, fleet.runners()).await?;
     stage.calm(Duration::from_secs(6)).await?;
     stage.stop(operator).await?;
+    stage.tell(mark);
     let took = last.duration_since(begun).as_secs_f64();
     let writes = stage.kube.writes_since(mark.kube).len();
     let reads = stage.garm.proxy().since(mark.garm).len();
-    let script = Script::new(&stage, mark, last)?;
-    let filled = Filled::Repositories(fleet.repositories);
-    let replayed = replay(&stage, script, filled, fleet.repositories, &fleet.objects()).await?;
+    let script = Script::new(&stage, mark, last);
+    let before = Before {
+        repositories: fleet.repositories,
+        pools: &fleet.objects(),
+        is_filled: true,
+        with_status: &[],
+    };
+    let replayed = replay(&stage, script, before).await?;
     stage.end().await?;
     Ok(vec![
         Figure::new("all Runners with status", "s", took)
@@ -70,29 +74,6 @@ pub async fn mirror(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
         ),
         Figure::new("writes replayed", "", count(replayed.writes)),
     ])
-}
-
-/// Waits until so many Runners have got a status since the mark; answers when the last was written.
-async fn all_shown(stage: &Stage<'_>, mark: Mark, runners: usize) -> Result<Instant> {
-    let patience = Patience::new(LIMIT, "all Runners have a status");
-    loop {
-        let shown: HashMap<String, Instant> = stage.kube.look(mark.kube, |requests| {
-            let writes = requests.iter().filter(|one| {
-                one.route == "PATCH /runners/{name}/status" && one.status == Some(200)
-            });
-            writes
-                .filter_map(|one| Some((one.path.clone(), one.answered_at?)))
-                .collect()
-        });
-        match shown.values().max() {
-            Some(last) if shown.len() == runners => return Ok(*last),
-            _ => {
-                patience
-                    .pause(format!("{} of {runners}", shown.len()))
-                    .await?
-            }
-        }
-    }
 }
 
 /// An instance appears, changes, goes: how soon its object shows it.

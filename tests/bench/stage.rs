@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     time::{Duration, Instant},
 };
 
@@ -115,6 +115,9 @@ impl<'a> Stage<'a> {
     /// Ends an operator in good order.
     pub async fn stop(&self, mut operator: Operator) -> Result<()> {
         let status = operator.terminate(PROCESS_LIMIT).await?;
+        if self.sizes.timeline {
+            eprintln!("the operator's log:\n{}", operator.stderr());
+        }
         ensure!(
             status.success(),
             "the operator ended with {status}:\n{}",
@@ -190,6 +193,31 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Tells what was asked and written in each second since the mark, if that is wanted.
+    pub fn tell(&self, mark: Mark) {
+        if !self.sizes.timeline {
+            return;
+        }
+        let requests = self.garm.proxy().since(mark.garm).into_iter();
+        let all: Vec<Recorded> = requests.chain(self.kube.since(mark.kube)).collect();
+        let begun = all.iter().map(|one| one.at).min();
+        let mut seconds: BTreeMap<(u64, String), (usize, Duration)> = BTreeMap::new();
+        for one in all {
+            let second = begun.map_or(0, |begun| one.at.duration_since(begun).as_secs());
+            let status = one
+                .status
+                .map_or_else(|| "-".to_owned(), |status| status.to_string());
+            let line = seconds
+                .entry((second, format!("{} {status}", one.route)))
+                .or_default();
+            line.0 += 1;
+            line.1 += one.took().unwrap_or_default();
+        }
+        for ((second, what), (number, took)) in seconds {
+            eprintln!("{second:>5} s {number:>6} x {what}, {took:?} in all");
+        }
+    }
+
     /// Waits until the operator has asked nobody for anything for this long; answers when it did last. Watches and the events socket stay
     /// open and are renewed, and the lease is no work.
     pub async fn calm(&self, time: Duration) -> Result<Instant> {
@@ -230,7 +258,30 @@ impl<'a> Stage<'a> {
                 _ => {
                     patience
                         .pause(format!("{} of {pools}", ready.len()))
-                        .await?
+                        .await?;
+                }
+            }
+        }
+    }
+
+    /// Waits until so many Runners have got a status since the mark; answers when the last was written.
+    pub async fn all_shown(&self, mark: Mark, runners: usize) -> Result<Instant> {
+        let patience = Patience::new(LIMIT, "all Runners have a status");
+        loop {
+            let shown: HashMap<String, Instant> = self.kube.look(mark.kube, |requests| {
+                let writes = requests.iter().filter(|one| {
+                    one.route == "PATCH /runners/{name}/status" && one.status == Some(200)
+                });
+                writes
+                    .filter_map(|one| Some((one.path.clone(), one.answered_at?)))
+                    .collect()
+            });
+            match shown.values().max() {
+                Some(last) if shown.len() == runners => return Ok(*last),
+                _ => {
+                    patience
+                        .pause(format!("{} of {runners}", shown.len()))
+                        .await?;
                 }
             }
         }

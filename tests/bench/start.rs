@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use garm_operator_ground::{Certificates, Ground};
+use garm_operator_ground::Ground;
 
 use crate::{
     figures::{Figure, Goal},
     options::Sizes,
     process,
+    serving::with_webhooks,
     stage::Stage,
 };
 
@@ -20,18 +21,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// From exec to a ready operator that serves webhooks, and its memory after that.
 pub async fn run(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     let stage = Stage::new(ground, sizes).await?;
-    let certificates = Certificates::new()?;
-    let folder = ground
-        .directory()
-        .join(format!("webhooks-{}", stage.namespace));
-    std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("tls.crt"), &certificates.certificate_pem)?;
-    std::fs::write(folder.join("tls.key"), &certificates.key_pem)?;
-    let command = stage
-        .command()?
-        .webhooks()
-        .argument("--operator-webhook-cert-dir")
-        .argument(folder);
+    let (command, _) = with_webhooks(ground, stage.command()?)?;
     let client = reqwest::Client::builder().no_proxy().build()?;
     let begun = Instant::now();
     let operator = command.start()?;

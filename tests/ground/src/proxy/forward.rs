@@ -84,6 +84,16 @@ async fn answer(
                     .context("make the answer")?,
             ));
         }
+        Some(Fault::Answer(answer)) => {
+            if let Some((code, body)) = answer(parts.uri.path()) {
+                shared.records.answered(seq, code);
+                let response = Response::builder()
+                    .status(code)
+                    .header(CONTENT_TYPE, "application/json")
+                    .body(whole(Bytes::from(body)));
+                return Ok(Some(response.context("make the answer")?));
+            }
+        }
         Some(Fault::LoseAnswer | Fault::HoldAnswer(_) | Fault::Rewrite(_) | Fault::Lag(_))
         | None => {}
     }

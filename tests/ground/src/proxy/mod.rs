@@ -35,7 +35,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use fault::{Fault, Matcher, Release, RewriteBody, Rule};
+pub use fault::{AnswerPath, Fault, Matcher, Release, RewriteBody, Rule};
 pub use frames::{EditFrame, Frame};
 pub use record::{Dialect, Recorded};
 
