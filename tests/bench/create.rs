@@ -14,6 +14,7 @@ use crate::{
     is_old,
     objects::{is_ready, pool},
     options::Sizes,
+    process,
     reference::{Before, replay},
     replay::Script,
     stage::{Mark, Stage, is_work},
@@ -36,6 +37,8 @@ struct Made {
     mark: Mark,
     begun: Instant,
     ready: Instant,
+    /// Processor time of the operator for all of it, in seconds.
+    cpu: f64,
 }
 
 /// Creates all Pools at once before a running operator, and waits until it rests again.
@@ -45,11 +48,13 @@ async fn make(stage: &Stage<'_>) -> Result<Made> {
     stage.prepare(repositories).await?;
     let all: Vec<Value> = (0..pools).map(|n| pool(n, repositories, 0)).collect();
     let mark = stage.mark();
+    let before = process::cpu(operator.pid())?;
     let begun = Instant::now();
     stage.create(&stage.namespace, &all).await?;
     let ready = stage.all_ready(mark, pools).await?;
     stage.calm(QUIET).await?;
     Ok(Made {
+        cpu: process::cpu(operator.pid())? - before,
         operator,
         mark,
         begun,
@@ -107,8 +112,18 @@ pub async fn create(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
             .beside(count(replayed.failures))
             .goal(Goal::AtMost(0.0)),
         Figure::new("orphans in GARM", "", count(orphans)).goal(Goal::AtMost(0.0)),
+        Figure::new("processor per Pool", "ms", made.cpu * 1000.0 / count(pools)),
         Figure::new("writes replayed", "", count(replayed.writes)),
     ])
+}
+
+/// The operator's processor time for each new Pool, in milliseconds.
+pub async fn cost(ground: &Ground, sizes: &Sizes) -> Result<f64> {
+    let stage = Stage::new(ground, sizes).await?;
+    let made = make(&stage).await?;
+    stage.stop(made.operator).await?;
+    stage.end().await?;
+    Ok(made.cpu * 1000.0 / count(how_many(sizes).0))
 }
 
 /// Pools in GARM that no Ready Pool names; fails when a Pool is not Ready or names none.

@@ -37,7 +37,7 @@ const FLAT: f64 = 2.0;
 const FEW: f64 = 20.0;
 
 /// Has an operator without Runner objects make Pools; answers their ids in GARM.
-async fn pools(stage: &Stage<'_>, number: usize) -> Result<Vec<String>> {
+pub async fn pools(stage: &Stage<'_>, number: usize) -> Result<Vec<String>> {
     let repositories = stage.sizes.repositories.unwrap_or(REPOSITORIES).max(1);
     let command = stage
         .bare_command()?

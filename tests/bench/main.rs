@@ -13,6 +13,7 @@ mod create;
 mod edits;
 mod figures;
 mod fleet;
+mod growth;
 mod large;
 mod load;
 mod objects;
@@ -132,6 +133,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "churn",
         what: "runners that come and go, steadily",
         run: |ground, sizes| large::churn(ground, sizes).boxed_local(),
+    },
+    Scenario {
+        name: "growth",
+        what: "what one Pool or Runner more costs at ten times the size",
+        run: |ground, sizes| growth::run(ground, sizes).boxed_local(),
     },
 ];
 
