@@ -9,7 +9,7 @@ use crate::{
     create,
     figures::{Figure, Goal, count},
     large,
-    options::Sizes,
+    options::Settings,
     process,
     stage::Stage,
     synthetic::Synthetic,
@@ -38,15 +38,15 @@ struct Cost {
 }
 
 /// Pools and Runners at three sizes.
-pub async fn run(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
+pub async fn run(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     let mut pools = Vec::new();
     for number in POOLS {
-        let sizes = Sizes {
+        let settings = Settings {
             pools: Some(number),
-            ..sizes.clone()
+            ..settings.clone()
         };
-        let cost = create::cost(ground, &sizes).await?;
+        let cost = create::cost(ground, &settings).await?;
         let name = format!("{number} Pools: processor for each");
         figures.push(Figure::new(name, "ms", cost));
         pools.push(cost);
@@ -54,7 +54,7 @@ pub async fn run(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
     figures.push(grown("a Pool", pools[2] / pools[0]));
     let mut costs = Vec::new();
     for number in RUNNERS {
-        let cost = at(ground, sizes, number).await?;
+        let cost = at(ground, settings, number).await?;
         for (what, unit, value) in [
             ("processor for each", "ms", cost.new),
             ("processor for a change", "ms", cost.change),
@@ -83,8 +83,8 @@ fn grown(what: &str, ratio: f64) -> Figure {
         .goal(Goal::AtMost(GROWTH))
 }
 
-async fn at(ground: &Ground, sizes: &Sizes, runners: usize) -> Result<Cost> {
-    let stage = Stage::new(ground, sizes).await?;
+async fn at(ground: &Ground, settings: &Settings, runners: usize) -> Result<Cost> {
+    let stage = Stage::new(ground, settings).await?;
     let ids = large::pools(&stage, CARRIERS).await?;
     let pool = |number: usize| ids[number % ids.len()].as_str();
     let synthetic = Synthetic::default();
