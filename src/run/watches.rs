@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::work::Current;
 use crate::config::Config;
 use crate::controllers::{Hubs, wiring};
 use crate::runtime::hub::{Form, Hub, Options};
@@ -58,9 +59,12 @@ pub(super) fn start(
     }
 }
 
-/// Shows the state of the objects as metrics.
-pub(super) fn show_state(registry: &Metrics, hubs: Hubs) {
+/// Shows the state of the objects as metrics, on the replica that works: who adds up over all replicas counts each object once.
+pub(super) fn show_state(registry: &Metrics, hubs: Hubs, current: Current) {
     registry.on_scrape(move |encoder| {
+        if current.get().is_none() {
+            return Ok(());
+        }
         state::write(encoder, &hubs.enterprises.all())?;
         state::write(encoder, &hubs.organizations.all())?;
         state::write(encoder, &hubs.repositories.all())?;

@@ -59,9 +59,11 @@ async fn verbosity(State(level): State<Level>) -> String {
 
 async fn set_verbosity(State(level): State<Level>, body: String) -> Response {
     let wanted = match body.trim().parse() {
-        Ok(wanted) if wanted <= HIGHEST => wanted,
+        Ok(wanted) if level.may_be(wanted) => wanted,
         _ => {
-            let reason = format!("the verbosity is a number from 0 to {HIGHEST}\n");
+            let reason = format!(
+                "the verbosity is a number from 0 to {HIGHEST}; more has to be configured\n"
+            );
             return (StatusCode::BAD_REQUEST, reason).into_response();
         }
     };
@@ -147,10 +149,10 @@ mod tests {
             text,
             "the log verbosity is 4 for 15 minutes, then 1 again\n"
         );
-        for wrong in ["", "6", "-1", "+", "info", "4.0", "99999999999"] {
+        for wrong in ["", "5", "6", "-1", "+", "info", "4.0", "99999999999"] {
             let (status, text) = put(wrong).await;
             assert_eq!(status, 400, "{wrong}");
-            assert!(text.contains("from 0 to 5"), "{text}");
+            assert!(text.contains("from 0 to 4"), "{text}");
         }
         assert_eq!(put("4, please, and quickly").await.0, 413);
         assert_eq!(level.now(), 4);

@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 
 use super::log::Handle;
 
-/// Highest verbosity there is.
-pub const HIGHEST: u8 = 5;
+/// Highest verbosity that can be set at run time: the one above may show extraSpecs, which only a configuration may ask for.
+pub const HIGHEST: u8 = 4;
 
 /// How long a change lasts, so that one that is forgotten does not fill disks.
 pub const HOLD: Duration = Duration::from_secs(15 * 60);
@@ -60,9 +60,16 @@ impl Level {
         self.0.configured
     }
 
-    /// Sets the verbosity, at most [`HIGHEST`], for [`HOLD`]; the configured one lasts. Needs a running tokio runtime.
+    /// Says whether [`Self::set`] takes this verbosity.
+    pub fn may_be(&self, verbosity: u8) -> bool {
+        verbosity <= HIGHEST || verbosity == self.0.configured
+    }
+
+    /// Sets a verbosity that [may be](Self::may_be) for [`HOLD`]; the configured one lasts. Needs a running tokio runtime.
     pub fn set(&self, verbosity: u8) {
-        let verbosity = verbosity.min(HIGHEST);
+        if !self.may_be(verbosity) {
+            return;
+        }
         let mut state = self.lock();
         if let Some(end) = state.end.take() {
             end.abort();
@@ -104,7 +111,7 @@ mod tests {
     #[tokio::test]
     async fn a_change_ends_by_itself() {
         let level = Level::holding(Handle::detached(), 1, Duration::from_millis(5));
-        level.set(9);
+        level.set(HIGHEST);
         assert_eq!(level.configured(), 1);
         tokio::time::timeout(Duration::from_secs(20), async {
             while level.now() != 1 {
@@ -118,7 +125,8 @@ mod tests {
     #[tokio::test]
     async fn the_last_change_counts_and_the_configured_verbosity_lasts() {
         let level = Level::new(Handle::detached(), 1);
-        level.set(9);
+        level.set(HIGHEST);
+        level.set(HIGHEST + 1);
         assert_eq!(level.now(), HIGHEST);
         level.set(3);
         assert_eq!(level.now(), 3);
@@ -126,5 +134,9 @@ mod tests {
         level.set(1);
         assert!(level.lock().end.is_none());
         assert_eq!(level.now(), 1);
+        let level = Level::new(Handle::detached(), HIGHEST + 1);
+        level.set(0);
+        level.set(HIGHEST + 1);
+        assert_eq!(level.now(), HIGHEST + 1, "what is configured may come back");
     }
 }

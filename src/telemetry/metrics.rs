@@ -205,6 +205,16 @@ impl Metrics {
             .set(unix_seconds as f64);
     }
 
+    /// Sets the expiry of our own CA, in Unix seconds.
+    pub fn ca_expiry(&self, unix_seconds: i64) {
+        // Exact up to 2^53, which is far beyond any date.
+        #[allow(clippy::cast_precision_loss)]
+        self.certificate
+            .ca_expiry
+            .get_or_create(&[])
+            .set(unix_seconds as f64);
+    }
+
     /// Counts one answered or failed request to the API server; `code` is `None` when there was no answer.
     pub(crate) fn kube_request(&self, code: Option<u16>, method: &'static str, host: &Arc<str>) {
         let label = RequestLabel {

@@ -70,18 +70,66 @@ impl Collector for ProcessCollector {
                 u64::try_from(files.count()).unwrap_or(u64::MAX),
             )?;
         }
-        Ok(())
+        limits(&mut encoder)?;
+        network(&mut encoder)
     }
 }
 
-fn counter(
+/// Encodes what the process may have at most.
+fn limits(encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    for (name, help, limit) in [
+        (
+            "process_max_fds",
+            "Maximum number of open file descriptors",
+            "Max open files",
+        ),
+        (
+            "process_virtual_memory_max_bytes",
+            "Maximum amount of virtual memory available in bytes",
+            "Max address space",
+        ),
+    ] {
+        if let Some(value) = soft_limit(&limits, limit) {
+            gauge(encoder, name, help, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Encodes what went through the network of the process, which is the pod's.
+fn network(encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    let statistics = fs::read_to_string("/proc/self/net/netstat").unwrap_or_default();
+    for (name, help, column) in [
+        (
+            "process_network_receive_bytes",
+            "Number of bytes received by the process over the network",
+            "InOctets",
+        ),
+        (
+            "process_network_transmit_bytes",
+            "Number of bytes sent by the process over the network",
+            "OutOctets",
+        ),
+    ] {
+        if let Some(value) = octets(&statistics, column) {
+            counter(encoder, name, help, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn counter<N>(
     encoder: &mut DescriptorEncoder,
     name: &str,
     help: &str,
-    value: f64,
-) -> Result<(), std::fmt::Error> {
+    value: N,
+) -> Result<(), std::fmt::Error>
+where
+    ConstCounter<N>: EncodeMetric,
+{
     let metric = ConstCounter::new(value);
-    metric.encode(encoder.encode_descriptor(name, help, None, ConstCounter::<f64>::TYPE)?)
+    metric.encode(encoder.encode_descriptor(name, help, None, ConstCounter::<N>::TYPE)?)
 }
 
 fn gauge<N>(
@@ -125,6 +173,25 @@ fn parse(stat: &str, status: &str, system: &str) -> Option<Reading> {
     })
 }
 
+/// Reads a soft limit out of `/proc/self/limits`; no limit is the highest number there is.
+fn soft_limit(limits: &str, name: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
+    }
+}
+
+/// Reads a column of the IP statistics out of `/proc/self/net/netstat`, where a line of names stands above one of values.
+fn octets(statistics: &str, column: &str) -> Option<u64> {
+    let mut lines = statistics
+        .lines()
+        .filter_map(|line| line.strip_prefix("IpExt:"));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+    pairs.find(|(name, _)| *name == column)?.1.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +210,19 @@ mod tests {
                 resident_bytes: 1 << 20,
             }
         );
+    }
+
+    #[test]
+    fn reads_limits_and_traffic() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\nMax open files            1024                 524288               files\nMax address space         unlimited            unlimited            bytes\n";
+        assert_eq!(soft_limit(limits, "Max open files"), Some(1024));
+        assert_eq!(soft_limit(limits, "Max address space"), Some(u64::MAX));
+        assert_eq!(soft_limit("", "Max open files"), None);
+        let statistics =
+            "TcpExt: A B\nTcpExt: 1 2\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 0 70 80\n";
+        assert_eq!(octets(statistics, "InOctets"), Some(70));
+        assert_eq!(octets(statistics, "OutOctets"), Some(80));
+        assert_eq!(octets("TcpExt: A\nTcpExt: 1\n", "InOctets"), None);
     }
 
     #[test]

@@ -150,7 +150,7 @@ async fn ensure_no_spec_is_ours(world: &World<'_>) -> Result<()> {
 }
 
 /// Names of labels whose values are few, whatever the operator works on.
-const LABELS: [&str; 9] = [
+const LABELS: [&str; 11] = [
     "code",
     "controller",
     "host",
@@ -159,6 +159,8 @@ const LABELS: [&str; 9] = [
     "method",
     "name",
     "result",
+    "route",
+    "status",
     "webhook",
 ];
 

@@ -9,6 +9,7 @@ use garm_operator_ground::servers::GarmVersion;
 use serde_json::{Value, json};
 
 use crate::documents::entity;
+use crate::metrics::probe;
 use crate::secrets::app_key;
 use crate::world::{World, pool};
 
@@ -43,7 +44,8 @@ async fn nowhere(ground: &Ground, version: GarmVersion) -> Result<()> {
         // The last one counts.
         let command = world
             .command()
-            .argument(format!("--operator-log-verbosity-level={level}"));
+            .argument(format!("--operator-log-verbosity-level={level}"))
+            .argument("--operator-state-metrics=true");
         let operator = world.start(&command).await?;
         world.apply(&documents).await?;
         world
@@ -59,6 +61,9 @@ async fn nowhere(ground: &Ground, version: GarmVersion) -> Result<()> {
             .wait_condition("organization", "acme", "PoolManager", "False", "")
             .await?;
         let metrics = operator.metrics().await?;
+        ensure!(metrics.contains("garm_operator_pool_info"), "no state");
+        let (status, state) = probe(&operator, "/debug/state").await?;
+        ensure!(status == 200, "{status}: {state}");
         let log = operator.stderr();
         world.finish(operator).await?;
         let shown = shown(&world).await?;
@@ -67,6 +72,7 @@ async fn nowhere(ground: &Ground, version: GarmVersion) -> Result<()> {
                 ("log", &log),
                 ("objects and events", &shown),
                 ("metrics", &metrics),
+                ("diagnosis", &state),
             ] {
                 ensure!(
                     !text.contains(&planted),
@@ -75,6 +81,8 @@ async fn nowhere(ground: &Ground, version: GarmVersion) -> Result<()> {
             }
         }
         ensure!(!shown.contains(EXTRA), "extra specs show: {shown}");
+        ensure!(!metrics.contains(EXTRA), "the metrics show extra specs");
+        ensure!(!state.contains(EXTRA), "the diagnosis shows extra specs");
         ensure!(
             level == "5" || !log.contains(EXTRA),
             "extra specs are logged at level {level}"

@@ -38,6 +38,7 @@ mod main_path;
 mod making;
 mod many;
 mod memory;
+mod metrics;
 mod ownership;
 mod planes;
 mod process;
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
     making::register(&mut suite);
     many::register(&mut suite);
     memory::register(&mut suite);
+    metrics::register(&mut suite);
     ownership::register(&mut suite);
     planes::register(&mut suite);
     process::register(&mut suite);

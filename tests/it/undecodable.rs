@@ -5,9 +5,10 @@ use garm_operator::generate::crds;
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::servers::GarmVersion;
-use garm_operator_ground::{ControlPlane, GarmOptions, Ground};
+use garm_operator_ground::{ControlPlane, GarmOptions, Ground, Operator};
 use serde_json::json;
 
+use crate::metrics::scrape::Scrape;
 use crate::world::{SOON, World, join, pool};
 
 /// Registers the tests of this module.
@@ -56,6 +57,7 @@ async fn on_own_plane(ground: &Ground, plane: &ControlPlane, version: GarmVersio
         })
     })
     .await?;
+    wait_undecodable(&operator, 2.0).await?;
     let pools = world.garm.api().list("/pools").await?;
     ensure!(
         pools.len() == 2,
@@ -66,6 +68,7 @@ async fn on_own_plane(ground: &Ground, plane: &ControlPlane, version: GarmVersio
         .kubectl(&["delete", "pool", "doomed", "--wait=false"], "")
         .await?;
     world.wait_gone("pool", "doomed").await?;
+    wait_undecodable(&operator, 1.0).await?;
     world
         .kubectl(
             &["apply", "-f", "-"],
@@ -73,7 +76,21 @@ async fn on_own_plane(ground: &Ground, plane: &ControlPlane, version: GarmVersio
         )
         .await?;
     world.wait_ready("pool", "broken").await?;
+    wait_undecodable(&operator, 0.0).await?;
     world.finish(operator).await
+}
+
+/// Waits until the metrics count as many Pools that do not decode, and none of another kind.
+async fn wait_undecodable(operator: &Operator, count: f64) -> Result<()> {
+    poll_until(SOON, &format!("{count} undecodable Pools"), async || {
+        let scrape = Scrape::of(operator).await?;
+        let name = "garm_operator_invalid_objects";
+        let pools = scrape.value(name, &[("kind", "Pool")]);
+        let all = scrape.all(name, &[]);
+        let is_sum = Some(all.map(|one| one.value).sum()) == pools;
+        Ok(Seen::when(pools, |pools| is_sum && *pools == Some(count)).map(drop))
+    })
+    .await
 }
 
 /// Lets `flavor` be anything for a while, as an older or hand-made CRD may have.

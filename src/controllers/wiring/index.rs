@@ -4,10 +4,10 @@ use kube::{Resource, ResourceExt};
 
 use crate::api::meta;
 use crate::api::v1beta1::{GitHubCredential, GitHubEndpoint, Image, Pool, Runner};
-use crate::controllers::duplicates::{likeness_index, tag, tag_index};
+use crate::controllers::duplicates::{likeness_index, tag_index};
 use crate::controllers::runner::{instance_index, instance_name};
 use crate::controllers::scope::full_name;
-use crate::domain::duplicate::Likeness;
+use crate::domain::duplicate::{Likeness, tag};
 use crate::domain::reference::{id_index, name_index, reference_index, uid_index};
 use crate::domain::scope::Scope;
 

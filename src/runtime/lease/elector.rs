@@ -92,6 +92,10 @@ impl Elector {
             pulse.turn();
         }
         let was_leading = self.resign();
+        if was_leading {
+            // Together with the release, not after it: who has given the Lease back begins nothing.
+            self.event("stopped leading");
+        }
         let released = timeout(self.times.release, self.release()).await;
         match released {
             Ok(true) => tracing::info!(lease = self.name, "gave the Lease back"),
@@ -102,7 +106,6 @@ impl Elector {
             ),
         }
         if was_leading {
-            self.event("stopped leading");
             // Not worth a longer wait.
             let _ = timeout(self.times.release / 2, self.events.flush()).await;
         }

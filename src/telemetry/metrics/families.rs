@@ -143,6 +143,8 @@ pub(super) struct CertificateFamilies {
     pub(super) errors: Counter,
     /// Without a sample until there is a certificate.
     pub(super) expiry: Family<NoLabels, Seconds>,
+    /// Without a sample where the CA is not ours.
+    pub(super) ca_expiry: Family<NoLabels, Seconds>,
 }
 
 impl CertificateFamilies {
@@ -164,6 +166,12 @@ impl CertificateFamilies {
                 registry,
                 "garm_operator_webhook_certificate_expiration_timestamp_seconds",
                 "Expiry of the certificate that webhooks are served with, in Unix seconds",
+                Family::default(),
+            ),
+            ca_expiry: registered(
+                registry,
+                "garm_operator_webhook_ca_expiration_timestamp_seconds",
+                "Expiry of our own CA, in Unix seconds",
                 Family::default(),
             ),
         }

@@ -24,6 +24,7 @@ fn names_are_those_of_the_dashboards() {
     metrics.leads("lease", false);
     metrics.kube_request(Some(200), "GET", &Arc::from("host:443"));
     metrics.certificate_expiry(1_900_000_000);
+    metrics.ca_expiry(1_900_000_000);
     metrics.controller("pool", 10);
     metrics.queue("pool");
     metrics.hub("Pool");
@@ -62,6 +63,7 @@ fn names_are_those_of_the_dashboards() {
             "garm_operator_mirror_unreadable_objects",
             "garm_operator_watch_errors_total",
             "garm_operator_watch_idle_seconds",
+            "garm_operator_webhook_ca_expiration_timestamp_seconds",
             "garm_operator_webhook_certificate_expiration_timestamp_seconds",
             "leader_election_master_status",
             "rest_client_requests_total",

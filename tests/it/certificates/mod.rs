@@ -3,7 +3,7 @@
 mod client;
 mod configurations;
 mod load;
-mod mount;
+pub mod mount;
 mod own;
 mod rights;
 

@@ -117,6 +117,14 @@ async fn first_installation(world: &World<'_>) -> Result<()> {
     install(world, address).await?;
     let bundle = stored(world).await?;
     shown(address, &bundle).await?;
+    let metrics = operator.metrics().await?;
+    for expiry in ["ca", "certificate"] {
+        let name = format!("garm_operator_webhook_{expiry}_expiration_timestamp_seconds ");
+        ensure!(
+            metrics.lines().any(|line| line.starts_with(&name)),
+            "no {name}"
+        );
+    }
     for plural in ["enterprises", "organizations", "pools", "repositories"] {
         poll_until(SOON, "the CRD holds it", async || {
             let seen = conversion_bundle(world, plural).await?;

@@ -102,7 +102,7 @@ impl<'a> Scene<'a> {
 impl Replica {
     /// Waits until it has done all kinds of things, several times.
     async fn wait_busy(&self) -> Result<()> {
-        poll_until(SOON, "a replica is at work", async || {
+        poll_until(SOON * 3, "a replica is at work", async || {
             let counts = [
                 "POST /repositories/{id}/pools",
                 "PUT /pools/{id}",
@@ -116,7 +116,7 @@ impl Replica {
 
     /// Waits until it has begun nothing for a while.
     async fn wait_stuck(&self) -> Result<()> {
-        let patience = Patience::new(SOON, "everything waits for an answer");
+        let patience = Patience::new(SOON * 2, "everything waits for an answer");
         let (mut before, mut since) = (0, Instant::now());
         while since.elapsed() < Duration::from_secs(1) {
             let now = self.deeds(0, 0).len();
@@ -153,6 +153,7 @@ async fn stopped(ground: &Ground, version: GarmVersion) -> Result<()> {
     let late = taken + Duration::from_millis(500);
     let mut begun = scene.first.garm.requests();
     begun.extend(scene.first.kube.writes_since(0));
+    begun.extend(scene.first.kube.events_since(0));
     begun.retain(|one| one.at > late);
     ensure!(begun.is_empty(), "it went on with {:#?}", told(&begun));
     scene.end().await
@@ -180,7 +181,7 @@ async fn frozen(ground: &Ground) -> Result<()> {
     first.wait_log("another replica leads").await?;
     // While it knows of ever more that could be done.
     let mark = scene.second.garm.mark();
-    poll_until(SOON, "the other one works on", async || {
+    poll_until(SOON * 3, "the other one works on", async || {
         let count = scene.second.garm.writes_since(mark).len();
         Ok(Seen::when(count, |count| *count >= 20))
     })
@@ -211,7 +212,7 @@ async fn cut_off(ground: &Ground, fault: Fault) -> Result<()> {
     first.kube.drop_connections();
     first.wait_log("another replica leads").await?;
     let mark = scene.second.garm.mark();
-    poll_until(SOON, "the other one works on", async || {
+    poll_until(SOON * 3, "the other one works on", async || {
         let count = scene.second.garm.writes_since(mark).len();
         Ok(Seen::when(count, |count| *count >= 20))
     })

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::world::{SOON, World, condition};
 
 /// Between two rounds, each of which makes a Pool.
-const PACE: Duration = Duration::from_millis(150);
+const PACE: Duration = Duration::from_millis(250);
 
 /// Pools on the move, until [`Churn::end`].
 pub struct Churn {
@@ -59,7 +59,7 @@ impl Churn {
         ensure!(failures.is_empty(), "{}: {failures:#?}", failures.len());
         let (judged, reviews) = (tally.judged, reviews(serving).await?);
         ensure!(
-            judged > 50 && reviews >= judged,
+            judged > 20 && reviews >= judged,
             "{judged} Pools were made or changed, and {reviews} reviews answered"
         );
         let what = "one pool in GARM for each Pool";

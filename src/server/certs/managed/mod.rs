@@ -190,9 +190,10 @@ impl SelfManaged {
 
     /// Takes over what the Secret holds.
     fn learn(&mut self, state: State) -> Result<(), Trouble> {
-        if state.current.is_none() {
+        let Some(current) = &state.current else {
             return Err(Trouble::NoCa(self.place.clone()));
-        }
+        };
+        self.metrics.ca_expiry(current.anchor.not_after.as_second());
         let bundle = state.bundle();
         self.known = Some(state);
         self.wanted.send_if_modified(|wanted| {
