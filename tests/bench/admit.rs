@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     figures::{Figure, Goal, count, percentile},
     objects::{foundation, pool, pool_name},
-    options::Sizes,
+    options::Settings,
     process,
     reviews::{Body, Load},
     serving::Serving,
@@ -31,9 +31,11 @@ const IMAGE: &str = "/validate-garm-operator-mercedes-benz-com-v1beta1-image";
 const NOTHING: &str = "/nothing";
 
 /// Reviews of new Pools, and of the deletion of an Image that all use, at some sizes.
-pub async fn run(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let chosen = sizes.pools.map_or_else(|| SIZES.to_vec(), |one| vec![one]);
-    let stage = Stage::new(ground, sizes).await?;
+pub async fn run(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let chosen = settings
+        .pools
+        .map_or_else(|| SIZES.to_vec(), |one| vec![one]);
+    let stage = Stage::new(ground, settings).await?;
     let objects = foundation(&stage.garm.github().url(), REPOSITORIES);
     stage.create(&stage.namespace, &objects).await?;
     let serving = Serving::start(&stage).await?;

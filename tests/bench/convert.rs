@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{
     figures::{Figure, Goal, percentile},
     objects::{foundation, pool, pool_name},
-    options::Sizes,
+    options::Settings,
     serving::Serving,
     stage::Stage,
 };
@@ -26,9 +26,9 @@ const NEW: &str = "v1beta1";
 const OLD: &str = "v1alpha1";
 
 /// Lists of v1alpha1 Pools that are stored as v1beta1.
-pub async fn run(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let pools = sizes.pools.unwrap_or(POOLS);
-    let stage = Stage::new(ground, sizes).await?;
+pub async fn run(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let pools = settings.pools.unwrap_or(POOLS);
+    let stage = Stage::new(ground, settings).await?;
     let mut objects = foundation(&stage.garm.github().url(), REPOSITORIES);
     objects.extend((0..pools).map(|n| pool(n, REPOSITORIES, 0)));
     stage.create(&stage.namespace, &objects).await?;

@@ -13,7 +13,8 @@ use crate::{
     figures::{Figure, Goal, count},
     is_old,
     objects::{is_ready, pool},
-    options::Sizes,
+    options::Settings,
+    process,
     reference::{Before, replay},
     replay::Script,
     stage::{Mark, Stage, is_work},
@@ -25,9 +26,9 @@ const REPOSITORIES: usize = 20;
 /// After this long without a request an operator is quiet.
 const QUIET: Duration = Duration::from_secs(5);
 
-fn how_many(sizes: &Sizes) -> (usize, usize) {
-    let repositories = sizes.repositories.unwrap_or(REPOSITORIES).max(1);
-    (sizes.pools.unwrap_or(POOLS), repositories)
+fn how_many(settings: &Settings) -> (usize, usize) {
+    let repositories = settings.repositories.unwrap_or(REPOSITORIES).max(1);
+    (settings.pools.unwrap_or(POOLS), repositories)
 }
 
 /// Pools that were made, and the operator that did.
@@ -36,20 +37,24 @@ struct Made {
     mark: Mark,
     begun: Instant,
     ready: Instant,
+    /// Processor time of the operator for all of it, in seconds.
+    cpu: f64,
 }
 
 /// Creates all Pools at once before a running operator, and waits until it rests again.
 async fn make(stage: &Stage<'_>) -> Result<Made> {
-    let (pools, repositories) = how_many(stage.sizes);
+    let (pools, repositories) = how_many(stage.settings);
     let operator = stage.operator().await?;
     stage.prepare(repositories).await?;
     let all: Vec<Value> = (0..pools).map(|n| pool(n, repositories, 0)).collect();
     let mark = stage.mark();
+    let before = process::cpu(operator.pid())?;
     let begun = Instant::now();
     stage.create(&stage.namespace, &all).await?;
     let ready = stage.all_ready(mark, pools).await?;
     stage.calm(QUIET).await?;
     Ok(Made {
+        cpu: process::cpu(operator.pid())? - before,
         operator,
         mark,
         begun,
@@ -58,9 +63,9 @@ async fn make(stage: &Stage<'_>) -> Result<Made> {
 }
 
 /// From the first creation until the last Pool is Ready, and what it cost.
-pub async fn create(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let (pools, repositories) = how_many(sizes);
-    let stage = Stage::new(ground, sizes).await?;
+pub async fn create(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let (pools, repositories) = how_many(settings);
+    let stage = Stage::new(ground, settings).await?;
     let made = make(&stage).await?;
     let took = made.ready.duration_since(made.begun).as_secs_f64();
     let garm = stage.garm.proxy().since(made.mark.garm);
@@ -107,8 +112,18 @@ pub async fn create(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
             .beside(count(replayed.failures))
             .goal(Goal::AtMost(0.0)),
         Figure::new("orphans in GARM", "", count(orphans)).goal(Goal::AtMost(0.0)),
+        Figure::new("processor per Pool", "ms", made.cpu * 1000.0 / count(pools)),
         Figure::new("writes replayed", "", count(replayed.writes)),
     ])
+}
+
+/// The operator's processor time for each new Pool, in milliseconds.
+pub async fn cost(ground: &Ground, settings: &Settings) -> Result<f64> {
+    let stage = Stage::new(ground, settings).await?;
+    let made = make(&stage).await?;
+    stage.stop(made.operator).await?;
+    stage.end().await?;
+    Ok(made.cpu * 1000.0 / count(how_many(settings).0))
 }
 
 /// Pools in GARM that no Ready Pool names; fails when a Pool is not Ready or names none.
@@ -128,9 +143,9 @@ async fn orphans(stage: &Stage<'_>, pools: usize) -> Result<usize> {
 }
 
 /// What a new operator asks and writes when all is as the last one left it.
-pub async fn restart(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let (pools, _) = how_many(sizes);
-    let stage = Stage::new(ground, sizes).await?;
+pub async fn restart(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let (pools, _) = how_many(settings);
+    let stage = Stage::new(ground, settings).await?;
     let made = make(&stage).await?;
     stage.stop(made.operator).await?;
     let mark = stage.mark();
@@ -150,7 +165,7 @@ pub async fn restart(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
         count(writes.count())
     };
     let allowed = 20.0
-        + if is_old(sizes.garm) {
+        + if is_old(settings.garm) {
             count(pools)
         } else {
             0.0

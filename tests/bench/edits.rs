@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     figures::{Figure, Goal, count, percentile},
     objects::{pool, pool_name},
-    options::Sizes,
+    options::Settings,
     stage::Stage,
 };
 
@@ -29,8 +29,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Some Pools that are Ready, with their ids in GARM.
 async fn ids(stage: &Stage<'_>) -> Result<Vec<String>> {
-    let pools = stage.sizes.pools.unwrap_or(POOLS).max(1);
-    let repositories = stage.sizes.repositories.unwrap_or(REPOSITORIES).max(1);
+    let pools = stage.settings.pools.unwrap_or(POOLS).max(1);
+    let repositories = stage.settings.repositories.unwrap_or(REPOSITORIES).max(1);
     stage.prepare(repositories).await?;
     let mark = stage.mark();
     let all: Vec<Value> = (0..pools).map(|n| pool(n, repositories, 0)).collect();
@@ -78,11 +78,11 @@ fn millis(time: Duration) -> f64 {
 }
 
 /// `maxRunners` patched, until GARM shows it.
-pub async fn change(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let stage = Stage::new(ground, sizes).await?;
+pub async fn change(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let stage = Stage::new(ground, settings).await?;
     let operator = stage.operator().await?;
     let ids = ids(&stage).await?;
-    let changes = sizes.changes.unwrap_or(CHANGES);
+    let changes = settings.changes.unwrap_or(CHANGES);
     let pools = stage.objects(&stage.namespace, "Pool")?;
     let mark = stage.mark();
     let (mut patches, mut arrivals, mut puts) = (Vec::new(), Vec::new(), Vec::new());
@@ -123,11 +123,11 @@ pub async fn change(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
 }
 
 /// A pool edited in GARM by somebody else, until it is put back.
-pub async fn drift(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let stage = Stage::new(ground, sizes).await?;
+pub async fn drift(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let stage = Stage::new(ground, settings).await?;
     let operator = stage.operator().await?;
     let ids = ids(&stage).await?;
-    let changes = sizes.changes.unwrap_or(CHANGES);
+    let changes = settings.changes.unwrap_or(CHANGES);
     let (mut edits, mut arrivals) = (Vec::new(), Vec::new());
     for (change, id) in ids.iter().cycle().take(changes).enumerate() {
         let edit = json!({"max_runners": 200 + change});

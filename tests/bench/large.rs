@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     figures::{Figure, Goal, count},
     objects::pool,
-    options::Sizes,
+    options::Settings,
     process,
     stage::Stage,
     synthetic::Synthetic,
@@ -37,8 +37,8 @@ const FLAT: f64 = 2.0;
 const FEW: f64 = 20.0;
 
 /// Has an operator without Runner objects make Pools; answers their ids in GARM.
-async fn pools(stage: &Stage<'_>, number: usize) -> Result<Vec<String>> {
-    let repositories = stage.sizes.repositories.unwrap_or(REPOSITORIES).max(1);
+pub async fn pools(stage: &Stage<'_>, number: usize) -> Result<Vec<String>> {
+    let repositories = stage.settings.repositories.unwrap_or(REPOSITORIES).max(1);
     let command = stage
         .bare_command()?
         .argument("--operator-runner-reconciliation=false");
@@ -59,23 +59,23 @@ async fn pools(stage: &Stage<'_>, number: usize) -> Result<Vec<String>> {
 }
 
 /// Many of everything, and Secrets that are none of the operator's business.
-pub async fn memory(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let stage = Stage::new(ground, sizes).await?;
-    let ids = pools(&stage, sizes.pools.unwrap_or(POOLS).max(1)).await?;
-    let runners = sizes.runners.unwrap_or(RUNNERS);
+pub async fn memory(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let stage = Stage::new(ground, settings).await?;
+    let ids = pools(&stage, settings.pools.unwrap_or(POOLS).max(1)).await?;
+    let runners = settings.runners.unwrap_or(RUNNERS);
     let synthetic = Synthetic::default();
     for number in 0..runners {
         synthetic.add(number, &ids[number % ids.len()]);
     }
     synthetic.stand_in(&stage.garm);
-    for number in 0..sizes.secrets.unwrap_or(SECRETS) {
+    for number in 0..settings.secrets.unwrap_or(SECRETS) {
         secret(&stage, number).await?;
     }
     let mark = stage.mark();
     let operator = stage.operator().await?;
     let shown = stage.all_shown(mark, runners).await?;
     stage.calm(Duration::from_secs(10)).await?;
-    let minutes = sizes.minutes.unwrap_or(MINUTES);
+    let minutes = settings.minutes.unwrap_or(MINUTES);
     let settled = process::memory(operator.pid())?;
     tokio::time::sleep(Duration::from_secs_f64(minutes * 30.0)).await;
     let first = process::memory(operator.pid())?;
@@ -123,15 +123,15 @@ impl Grown {
 }
 
 /// Runners that come and go, steadily.
-pub async fn churn(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let stage = Stage::new(ground, sizes).await?;
-    let ids = pools(&stage, sizes.pools.unwrap_or(CHURN_POOLS).max(1)).await?;
+pub async fn churn(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let stage = Stage::new(ground, settings).await?;
+    let ids = pools(&stage, settings.pools.unwrap_or(CHURN_POOLS).max(1)).await?;
     let synthetic = Synthetic::default();
     synthetic.stand_in(&stage.garm);
     let operator = stage.operator().await?;
     stage.calm(Duration::from_secs(5)).await?;
     let mark = stage.mark();
-    let minutes = sizes.minutes.unwrap_or(CHURN_MINUTES);
+    let minutes = settings.minutes.unwrap_or(CHURN_MINUTES);
     let steady = come_and_go(&stage, &synthetic, &ids, minutes, &operator).await?;
     let ended = Instant::now();
     let last = stage.calm(Duration::from_secs(10)).await?;

@@ -13,6 +13,7 @@ mod create;
 mod edits;
 mod figures;
 mod fleet;
+mod growth;
 mod large;
 mod load;
 mod objects;
@@ -29,12 +30,14 @@ mod start;
 mod synthetic;
 mod wipe;
 
-use std::process::ExitCode;
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser as _;
 use futures::{FutureExt as _, future::LocalBoxFuture};
-use garm_operator::cli::{self, Task};
 use garm_operator_ground::{
     Ground,
     servers::{GarmVersion, Server},
@@ -42,10 +45,7 @@ use garm_operator_ground::{
 use tokio::runtime::Runtime;
 
 use figures::{Figure, Sheet};
-use options::{Options, Sizes};
-
-/// Makes another process of this executable the operator, so that it is of the same build.
-const OPERATOR: &str = "GARM_OPERATOR_BENCH";
+use options::{Options, Settings};
 
 /// Something to measure.
 struct Scenario {
@@ -53,7 +53,7 @@ struct Scenario {
     /// What it shows, in one line.
     what: &'static str,
     /// Measures once, on servers of its own.
-    run: for<'a> fn(&'a Ground, &'a Sizes) -> LocalBoxFuture<'a, Result<Vec<Figure>>>,
+    run: for<'a> fn(&'a Ground, &'a Settings) -> LocalBoxFuture<'a, Result<Vec<Figure>>>,
 }
 
 /// All scenarios, in the order in which they run.
@@ -61,90 +61,90 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "start",
         what: "exec to /readyz; memory of an operator without objects",
-        run: |ground, sizes| start::run(ground, sizes).boxed_local(),
+        run: |ground, settings| start::run(ground, settings).boxed_local(),
     },
     Scenario {
         name: "create",
         what: "many Pools created at once, until all are Ready",
-        run: |ground, sizes| create::create(ground, sizes).boxed_local(),
+        run: |ground, settings| create::create(ground, settings).boxed_local(),
     },
     Scenario {
         name: "restart",
         what: "the same Pools, an operator that starts, nothing changed",
-        run: |ground, sizes| create::restart(ground, sizes).boxed_local(),
+        run: |ground, settings| create::restart(ground, settings).boxed_local(),
     },
     Scenario {
         name: "change",
         what: "maxRunners of a Pool patched, until GARM shows it",
-        run: |ground, sizes| edits::change(ground, sizes).boxed_local(),
+        run: |ground, settings| edits::change(ground, settings).boxed_local(),
     },
     Scenario {
         name: "drift",
         what: "a pool edited in GARM by somebody else, until it is put back",
-        run: |ground, sizes| edits::drift(ground, sizes).boxed_local(),
+        run: |ground, settings| edits::drift(ground, settings).boxed_local(),
     },
     Scenario {
         name: "mirror",
         what: "an operator that sees many idle runners for the first time, until all have their objects",
-        run: |ground, sizes| runners::mirror(ground, sizes).boxed_local(),
+        run: |ground, settings| runners::mirror(ground, settings).boxed_local(),
     },
     Scenario {
         name: "runners",
         what: "an instance of GARM appears, changes, goes, until its object shows it",
-        run: |ground, sizes| runners::runners(ground, sizes).boxed_local(),
+        run: |ground, settings| runners::runners(ground, settings).boxed_local(),
     },
     Scenario {
         name: "admit",
         what: "reviews of new Pools, and of an Image that all use",
-        run: |ground, sizes| admit::run(ground, sizes).boxed_local(),
+        run: |ground, settings| admit::run(ground, settings).boxed_local(),
     },
     Scenario {
         name: "wipe",
         what: "GARM's database replaced, until everything is there again",
-        run: |ground, sizes| wipe::run(ground, sizes).boxed_local(),
+        run: |ground, settings| wipe::run(ground, settings).boxed_local(),
     },
     Scenario {
         name: "stuck",
         what: "a Pool that goes while GitHub refuses to remove its runner",
-        run: |ground, sizes| quiet::stuck(ground, sizes).boxed_local(),
+        run: |ground, settings| quiet::stuck(ground, settings).boxed_local(),
     },
     Scenario {
         name: "rest",
         what: "many idle runners, nothing to do",
-        run: |ground, sizes| quiet::rest(ground, sizes).boxed_local(),
+        run: |ground, settings| quiet::rest(ground, settings).boxed_local(),
     },
     Scenario {
         name: "poll",
         what: "the same without the events socket",
-        run: |ground, sizes| quiet::poll(ground, sizes).boxed_local(),
+        run: |ground, settings| quiet::poll(ground, settings).boxed_local(),
     },
     Scenario {
         name: "convert",
         what: "lists of Pools in the version that is not stored",
-        run: |ground, sizes| convert::run(ground, sizes).boxed_local(),
+        run: |ground, settings| convert::run(ground, settings).boxed_local(),
     },
     Scenario {
         name: "memory",
         what: "many of everything, and large Secrets of others",
-        run: |ground, sizes| large::memory(ground, sizes).boxed_local(),
+        run: |ground, settings| large::memory(ground, settings).boxed_local(),
     },
     Scenario {
         name: "churn",
         what: "runners that come and go, steadily",
-        run: |ground, sizes| large::churn(ground, sizes).boxed_local(),
+        run: |ground, settings| large::churn(ground, settings).boxed_local(),
+    },
+    Scenario {
+        name: "growth",
+        what: "what one Pool or Runner more costs at ten times the size",
+        run: |ground, settings| growth::run(ground, settings).boxed_local(),
     },
 ];
 
 fn main() -> ExitCode {
     garm_operator_ground::entry();
-    let result = if std::env::var_os(OPERATOR).is_some() {
-        match cli::parse(std::env::args_os(), std::env::vars_os()) {
-            Task::Exit(code) => return code,
-            Task::Run(config) => on_runtime(garm_operator::run::run(*config)),
-        }
-    } else {
-        on_runtime(measure(Options::parse()))
-    };
+    let result = Runtime::new()
+        .context("start a runtime")
+        .and_then(|runtime| runtime.block_on(measure(Options::parse())));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -154,12 +154,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
-    Runtime::new().context("start a runtime")?.block_on(work)
-}
-
 /// Runs what was asked for, and ends the servers whatever happens.
-async fn measure(options: Options) -> Result<()> {
+async fn measure(mut options: Options) -> Result<()> {
     if options.scenarios.is_empty() {
         println!("scenarios (`all` runs every one):");
         for scenario in SCENARIOS {
@@ -168,13 +164,16 @@ async fn measure(options: Options) -> Result<()> {
         return Ok(());
     }
     let chosen = choose(&options.scenarios)?;
+    if options.settings.operator.is_none() {
+        options.settings.operator = Some(build()?);
+    }
     let kubernetes = [
         Server::Etcd,
         Server::KubeApiserver,
         Server::KubeControllerManager,
         Server::Kubectl,
     ];
-    let garm = Server::Garm(options.sizes.garm);
+    let garm = Server::Garm(options.settings.garm);
     let ground = Ground::start_only(&[&kubernetes[..], &[garm]].concat()).await?;
     let interrupted = tokio::signal::ctrl_c();
     let result = tokio::select! {
@@ -183,6 +182,28 @@ async fn measure(options: Options) -> Result<()> {
     };
     ground.shutdown().await?;
     result
+}
+
+/// Builds the operator as this executable was built: a process that holds the benchmark as well would be larger.
+fn build() -> Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args(["build", "--quiet", "--locked", "--bin", "garm-operator"])
+        .arg("--manifest-path")
+        .arg(folder.join("Cargo.toml"));
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    let status = command.status().context("run cargo")?;
+    ensure!(
+        status.success(),
+        "the operator could not be built: {status}; --operator names another"
+    );
+    let ourselves = std::env::current_exe().context("find this executable")?;
+    // This one is an example, in a folder of its own beside the programs.
+    let beside = ourselves.parent().and_then(Path::parent);
+    Ok(beside.context("no folder")?.join("garm-operator"))
 }
 
 fn choose(names: &[String]) -> Result<Vec<&'static Scenario>> {
@@ -206,7 +227,7 @@ async fn run_all(ground: &Ground, options: &Options, chosen: &[&Scenario]) -> Re
         let mut sheet = Sheet::new(scenario.name);
         for run in 1..=options.runs {
             eprintln!("{}: run {run} of {}", scenario.name, options.runs);
-            let figures = (scenario.run)(ground, &options.sizes)
+            let figures = (scenario.run)(ground, &options.settings)
                 .await
                 .with_context(|| scenario.name)?;
             sheet.add(figures);

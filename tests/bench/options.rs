@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser};
 use garm_operator_ground::servers::GarmVersion;
 
@@ -15,14 +17,17 @@ pub struct Options {
     /// How often each scenario runs; figures are medians.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// How much of everything.
+    /// What is measured, and how much of everything.
     #[command(flatten)]
-    pub sizes: Sizes,
+    pub settings: Settings,
 }
 
-/// How much of everything; what is not given is as each scenario's goals want it.
+/// What is measured, and how much of everything; sizes that are not given are as each scenario's goals want them.
 #[derive(Args, Clone, Debug)]
-pub struct Sizes {
+pub struct Settings {
+    /// The operator to measure, instead of that of this source, which is built first.
+    #[arg(long)]
+    pub operator: Option<PathBuf>,
     /// GARM's version: v0.1.5 or v0.2.1.
     #[arg(long, default_value = "v0.2.1")]
     pub garm: GarmVersion,

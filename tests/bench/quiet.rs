@@ -15,7 +15,7 @@ use crate::{
     fleet::Fleet,
     is_old,
     objects::pool_name,
-    options::Sizes,
+    options::Settings,
     process,
     stage::Stage,
 };
@@ -81,29 +81,29 @@ async fn watch(stage: &Stage<'_>, operator: &Operator, minutes: f64) -> Result<S
 }
 
 /// Many idle runners, with the events socket.
-pub async fn rest(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let pools = Fleet::of(sizes.runners.unwrap_or(RUNNERS)).pools;
-    let old = if is_old(sizes.garm) {
+pub async fn rest(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let pools = Fleet::of(settings.runners.unwrap_or(RUNNERS)).pools;
+    let old = if is_old(settings.garm) {
         count(pools) / MINUTES
     } else {
         0.0
     };
-    idle(ground, sizes, false, 2.0 + old).await
+    idle(ground, settings, false, 2.0 + old).await
 }
 
 /// The same without the socket.
-pub async fn poll(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    idle(ground, sizes, true, 14.0).await
+pub async fn poll(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    idle(ground, settings, true, 14.0).await
 }
 
 async fn idle(
     ground: &Ground,
-    sizes: &Sizes,
+    settings: &Settings,
     is_polling: bool,
     requests: f64,
 ) -> Result<Vec<Figure>> {
-    let fleet = Fleet::of(sizes.runners.unwrap_or(RUNNERS));
-    let stage = Stage::new(ground, sizes).await?;
+    let fleet = Fleet::of(settings.runners.unwrap_or(RUNNERS));
+    let stage = Stage::new(ground, settings).await?;
     let operator = fleet.make(&stage, &stage.command()?).await?;
     if is_polling {
         let socket = Matcher::any().path_contains("/ws/events");
@@ -111,7 +111,7 @@ async fn idle(
         stage.garm.proxy().drop_sockets();
         tokio::time::sleep(SETTLE).await;
     }
-    let minutes = sizes.minutes.unwrap_or(MINUTES);
+    let minutes = settings.minutes.unwrap_or(MINUTES);
     let seen = watch(&stage, &operator, minutes).await?;
     stage.stop(operator).await?;
     // What GARM does by itself is none of ours.
@@ -149,13 +149,13 @@ async fn idle(
 }
 
 /// A Pool that goes while GitHub refuses to remove its one runner.
-pub async fn stuck(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
+pub async fn stuck(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
     let fleet = Fleet {
         repositories: 1,
         pools: 1,
         each: 1,
     };
-    let stage = Stage::new(ground, sizes).await?;
+    let stage = Stage::new(ground, settings).await?;
     let operator = fleet.make(&stage, &stage.command()?).await?;
     let runner = stage.garm.github().runners().pop().context("no runner")?;
     // GitHub removes no busy runner.
@@ -175,7 +175,7 @@ pub async fn stuck(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
         patience.pause("it does not").await?;
     }
     tokio::time::sleep(SETTLE).await;
-    let seen = watch(&stage, &operator, sizes.minutes.unwrap_or(STUCK_MINUTES)).await?;
+    let seen = watch(&stage, &operator, settings.minutes.unwrap_or(STUCK_MINUTES)).await?;
     stage.stop(operator).await?;
     stage.end().await?;
     Ok(vec![

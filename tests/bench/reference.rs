@@ -29,7 +29,7 @@ pub struct Before<'a> {
 
 /// Plays a script where the objects are that it writes.
 pub async fn replay(stage: &Stage<'_>, script: Script, before: Before<'_>) -> Result<Replayed> {
-    let garm = stage.ground.garm(stage.sizes.garm).await?;
+    let garm = stage.ground.garm(stage.settings.garm).await?;
     if before.is_filled {
         fill(&garm, before.repositories).await?;
     }

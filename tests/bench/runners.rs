@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest as _};
 use crate::{
     figures::{Figure, Goal, count, percentile},
     fleet::Fleet,
-    options::Sizes,
+    options::Settings,
     reference::{Before, replay},
     replay::Script,
     stage::Stage,
@@ -30,9 +30,9 @@ const CHANGES: usize = 100;
 const AT_ONCE: usize = 4;
 
 /// An operator that sees many idle runners for the first time, until all have their objects.
-pub async fn mirror(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let fleet = Fleet::of(sizes.runners.unwrap_or(RUNNERS));
-    let stage = Stage::new(ground, sizes).await?;
+pub async fn mirror(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let fleet = Fleet::of(settings.runners.unwrap_or(RUNNERS));
+    let stage = Stage::new(ground, settings).await?;
     let without = stage
         .bare_command()?
         .argument("--operator-runner-reconciliation=false");
@@ -77,22 +77,22 @@ pub async fn mirror(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
 }
 
 /// An instance appears, changes, goes: how soon its object shows it.
-pub async fn runners(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let chosen = sizes
+pub async fn runners(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let chosen = settings
         .runners
         .map_or_else(|| SIZES.to_vec(), |one| vec![one]);
     let mut figures = Vec::new();
     for runners in chosen {
-        figures.extend(at(ground, sizes, Fleet::of(runners)).await?);
+        figures.extend(at(ground, settings, Fleet::of(runners)).await?);
     }
     Ok(figures)
 }
 
-async fn at(ground: &Ground, sizes: &Sizes, fleet: Fleet) -> Result<Vec<Figure>> {
-    let stage = Stage::new(ground, sizes).await?;
+async fn at(ground: &Ground, settings: &Settings, fleet: Fleet) -> Result<Vec<Figure>> {
+    let stage = Stage::new(ground, settings).await?;
     let operator = fleet.make(&stage, &stage.command()?).await?;
     let listener = Listener::start(&stage.garm).await?;
-    let wanted = sizes.changes.unwrap_or(CHANGES);
+    let wanted = settings.changes.unwrap_or(CHANGES);
     let mut replaced = HashSet::new();
     while listener.changes() < wanted {
         replace(&stage, fleet, &mut replaced).await?;

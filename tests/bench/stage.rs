@@ -24,7 +24,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::{OPERATOR, load, objects, options::Sizes};
+use crate::{load, objects, options::Settings};
 
 /// How long anything may take; generous, as sizes are settable.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -45,8 +45,8 @@ pub struct Stage<'a> {
     pub garm: Garm,
     /// Where all objects are.
     pub namespace: String,
-    /// How much of everything.
-    pub sizes: &'a Sizes,
+    /// What is measured, and how much of everything.
+    pub settings: &'a Settings,
 }
 
 /// A moment in the records of both proxies.
@@ -60,18 +60,18 @@ pub struct Mark {
 
 impl<'a> Stage<'a> {
     /// Starts all servers, with our CRDs and an empty namespace.
-    pub async fn new(ground: &'a Ground, sizes: &'a Sizes) -> Result<Self> {
+    pub async fn new(ground: &'a Ground, settings: &'a Settings) -> Result<Self> {
         let plane =
             ControlPlane::start(ground.servers(), ground.guard(), ground.directory()).await?;
         plane.install_crds(crds::definitions(), None).await?;
-        let garm = ground.garm(sizes.garm).await?;
+        let garm = ground.garm(settings.garm).await?;
         Ok(Self {
             kube: plane.proxy().await?,
             namespace: plane.create_namespace("bench").await?,
             ground,
             plane,
             garm,
-            sizes,
+            settings,
         })
     }
 
@@ -90,11 +90,10 @@ impl<'a> Stage<'a> {
 
     /// The same with all defaults.
     pub fn bare_command(&self) -> Result<OperatorCommand> {
-        let ourselves = std::env::current_exe().context("find this executable")?;
+        let operator = self.settings.operator.clone();
         Ok(self
             .ground
-            .operator(ourselves)
-            .variable(OPERATOR, "1")
+            .operator(operator.context("no operator to measure")?)
             .kubernetes(&self.kube)
             .garm(&self.garm)
             .namespace(&self.namespace))
@@ -115,7 +114,7 @@ impl<'a> Stage<'a> {
     /// Ends an operator in good order.
     pub async fn stop(&self, mut operator: Operator) -> Result<()> {
         let status = operator.terminate(PROCESS_LIMIT).await?;
-        if self.sizes.timeline {
+        if self.settings.timeline {
             eprintln!("the operator's log:\n{}", operator.stderr());
         }
         ensure!(
@@ -195,7 +194,7 @@ impl<'a> Stage<'a> {
 
     /// Tells what was asked and written in each second since the mark, if that is wanted.
     pub fn tell(&self, mark: Mark) {
-        if !self.sizes.timeline {
+        if !self.settings.timeline {
             return;
         }
         let requests = self.garm.proxy().since(mark.garm).into_iter();

@@ -7,7 +7,7 @@ use garm_operator_ground::Ground;
 
 use crate::{
     figures::{Figure, Goal},
-    options::Sizes,
+    options::Settings,
     process,
     serving::with_webhooks,
     stage::Stage,
@@ -19,8 +19,8 @@ const SETTLED: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// From exec to a ready operator that serves webhooks, and its memory after that.
-pub async fn run(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let stage = Stage::new(ground, sizes).await?;
+pub async fn run(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let stage = Stage::new(ground, settings).await?;
     let (command, _) = with_webhooks(ground, stage.command()?)?;
     let client = reqwest::Client::builder().no_proxy().build()?;
     let begun = Instant::now();

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     figures::{Figure, Goal, count},
     objects::{is_ready, pool},
-    options::Sizes,
+    options::Settings,
     reference::{Before, replay},
     replay::Script,
     stage::{Mark, Stage},
@@ -23,11 +23,11 @@ const REPOSITORIES: usize = 20;
 const LIMIT: Duration = Duration::from_secs(1200);
 
 /// From GARM's first answer until everything is there again, and what the objects say meanwhile.
-pub async fn run(ground: &Ground, sizes: &Sizes) -> Result<Vec<Figure>> {
-    let repositories = sizes.repositories.unwrap_or(REPOSITORIES).max(1);
-    let number = sizes.pools.unwrap_or(POOLS).max(1);
+pub async fn run(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
+    let repositories = settings.repositories.unwrap_or(REPOSITORIES).max(1);
+    let number = settings.pools.unwrap_or(POOLS).max(1);
     let pools: Vec<Value> = (0..number).map(|n| pool(n, repositories, 0)).collect();
-    let stage = Stage::new(ground, sizes).await?;
+    let stage = Stage::new(ground, settings).await?;
     let operator = stage.operator().await?;
     stage.prepare(repositories).await?;
     let mark = stage.mark();
