@@ -265,6 +265,15 @@ fn every_flag_is_taken_in_both_forms() {
             "operator.webhookCaLifetime" => {
                 &["--garm-password=hunter2", "--operator-webhook-ca-step=1s"]
             }
+            // So is a renewal beside the time until others take over.
+            "operator.leaseRenewDeadline" => {
+                &["--garm-password=hunter2", "--operator-lease-duration=1m"]
+            }
+            "operator.leaseRetryPeriod" => &[
+                "--garm-password=hunter2",
+                "--operator-lease-duration=1m30s",
+                "--operator-lease-renew-deadline=1m",
+            ],
             _ => &["--garm-password=hunter2"],
         };
         let mut names = vec![setting.flag];
@@ -435,6 +444,36 @@ fn validate_tells_findings_by_line_and_ends_with_a_code_for_each_case() {
     assert_eq!((ended.code, &json["objects"]), (2, &3.into()));
     assert_eq!(json["errors"], 1);
     assert_eq!(json["warnings"], 2);
+    let unreadable = json["unreadable"][0].clone();
+    let file = unreadable["file"].as_str().unwrap();
+    assert!(file.ends_with("broken.yml"), "{unreadable}");
+    assert!(unreadable["message"].is_string(), "{unreadable}");
+}
+
+#[test]
+fn validate_judges_a_file_once_however_often_it_is_given() {
+    let folder = Folder::new("validate-once");
+    let wrong = folder.file(
+        "wrong.yaml",
+        "apiVersion: garm-operator.mercedes-benz.com/v1beta1\nkind: Image\nmetadata: {name: ubuntu}\nspec:\n  tga: x\n",
+    );
+    let foreign = folder.file("values.yaml", "apiVersion: v1\nkind: Secret\n");
+    let other_way = folder.0.join("link.yaml");
+    std::os::unix::fs::symlink(&wrong, &other_way).unwrap();
+    let whole = folder.0.to_str().unwrap();
+    let args = ["validate", "-f", whole, "-f", &wrong, "-f", whole, "-f"];
+    let ended = call(&[&args[..], &[other_way.to_str().unwrap()]].concat(), &[]);
+    assert_eq!(ended.code, 1, "{}", ended.err);
+    assert_eq!(ended.out.matches("spec.tga").count(), 1, "{}", ended.out);
+    assert!(!ended.out.contains("the same object"), "{}", ended.out);
+    assert_eq!(ended.err.trim_end(), "1 object: 1 error, 0 warnings");
+    // What is named has to hold something, wherever it was met before.
+    let ended = call(&["validate", "-f", whole, "-f", &foreign], &[]);
+    assert!(
+        ended.out.contains("values.yaml:1: warning"),
+        "{}",
+        ended.out
+    );
 }
 
 #[test]

@@ -377,6 +377,13 @@ fn every_added_field_is_optional_and_listed() {
 }
 
 #[test]
+fn the_kinds_that_the_process_looks_for_are_those_that_are_generated() {
+    let crds = generated();
+    let names = crds.iter().map(|crd| text(&crd["spec"]["names"]["plural"]));
+    assert_eq!(names.collect::<Vec<_>>(), install::plurals());
+}
+
+#[test]
 fn names_columns_and_subresources_are_those_installed() {
     let generated = generated();
     assert_eq!(generated.len(), SHAPES.len());

@@ -1,22 +1,18 @@
 //! Refuses a Pool that equals another one of its namespace, also one that the watch has not shown yet.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 
+use super::passed::Passed;
 use crate::api::v1beta1::PoolSpec;
 use crate::controllers::Hubs;
 use crate::controllers::duplicates::{same_images, twins};
 use crate::domain::duplicate::{DuplicatePools, Likeness, sentence};
 use crate::runtime::ObjectKey;
 use crate::runtime::hub::HubEvent;
-
-/// How long a Pool that was let pass counts although no watch shows it: it may have been refused by somebody else after us. Watches lag by
-/// seconds at most.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A Pool that is about to be stored.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +32,7 @@ pub struct Duplicates {
     hubs: Hubs,
     mode: DuplicatePools,
     /// Pools that were let pass and that no watch has shown yet. Held while one is compared, so that of two at once one comes second.
-    passed: Mutex<HashMap<ObjectKey, Passed>>,
-}
-
-/// A Pool that was let pass.
-struct Passed {
-    likeness: Likeness,
-    at: Instant,
+    passed: Mutex<Passed>,
 }
 
 impl Duplicates {
@@ -66,11 +56,12 @@ impl Duplicates {
         pools.follow(token, |event| self.shown(&event)).await;
     }
 
-    /// From here on the store knows the name. A Pool that went says nothing about one that comes under its name.
+    /// Lets go of a Pool that the store knows. The event itself says nothing: it may be late, and of an earlier Pool of that name. What is in
+    /// the store is not, since a note is taken only of a name that the store does not have.
     fn shown(&self, event: &HubEvent) {
-        if !event.gone {
-            let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-            passed.remove(&event.key);
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.hubs.pools.get(&event.key).is_some() {
+            passed.forget(&event.key);
         }
     }
 
@@ -91,15 +82,22 @@ impl Duplicates {
             return None;
         }
         let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        passed.retain(|_, one| now.saturating_duration_since(one.at) < PATIENCE);
-        let twin = self
-            .stored(asked.key, &likeness)
-            .or_else(|| self.passing(&passed, asked.key, &likeness, &images));
+        let twin = self.stored(asked.key, &likeness).or_else(|| {
+            // Of one that has arrived the store tells how it is now.
+            let is_same = |(other, image): &(&ObjectKey, &str)| {
+                other.namespace == asked.key.namespace
+                    && other.name != asked.key.name
+                    && images.contains(*image)
+                    && self.hubs.pools.get(other).is_none()
+            };
+            let (other, image) = passed.alike(likeness.fingerprint, now).find(is_same)?;
+            Some((other.name.clone(), image.to_owned()))
+        });
         let sentence = twin.map(|(name, image)| sentence(&name, &likeness.image, &image));
         let goes_on = sentence.is_none() || self.mode == DuplicatePools::Warn;
         let is_new = asked.old.is_none() && self.hubs.pools.get(asked.key).is_none();
         if goes_on && is_new && asked.is_for_good {
-            passed.insert(asked.key.clone(), Passed { likeness, at: now });
+            passed.note(asked.key.clone(), likeness, now);
         }
         sentence
     }
@@ -110,35 +108,20 @@ impl Duplicates {
         let first = twins.first()?;
         Some((first.name_any(), first.spec.image_name.clone()))
     }
-
-    /// Names a Pool that is so and on its way, and its Image. Of one that has arrived the store tells how it is now.
-    fn passing(
-        &self,
-        passed: &HashMap<ObjectKey, Passed>,
-        key: &ObjectKey,
-        likeness: &Likeness,
-        images: &BTreeSet<String>,
-    ) -> Option<(String, String)> {
-        let is_same = |(other, one): &(&ObjectKey, &Passed)| {
-            other.namespace == key.namespace
-                && other.name != key.name
-                && one.likeness.fingerprint == likeness.fingerprint
-                && images.contains(&one.likeness.image)
-                && self.hubs.pools.get(other).is_none()
-        };
-        let (other, one) = passed.iter().find(is_same)?;
-        Some((other.name.clone(), one.likeness.image.clone()))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use serde_json::{Value, json};
+    use tokio::sync::mpsc;
 
+    use super::super::passed::PATIENCE;
     use super::*;
-    use crate::controllers::testing::{context, object};
+    use crate::controllers::testing::{context, hubs, object};
+    use crate::runtime::testing::{FakeApi, Reply};
 
     fn spec(flavor: &str) -> PoolSpec {
         PoolSpec {
@@ -184,40 +167,104 @@ mod tests {
         duplicates.check(asked, Instant::now()).is_some()
     }
 
-    fn event(name: &str, gone: bool) -> HubEvent {
+    fn event(name: &str) -> HubEvent {
         HubEvent {
             key: key(name),
             trigger: true,
-            gone,
+            gone: false,
+        }
+    }
+
+    /// Empty stores, and what their watch of Pools shows.
+    struct Watched {
+        duplicates: Duplicates,
+        feed: mpsc::UnboundedSender<Value>,
+    }
+
+    impl Watched {
+        async fn new(mode: DuplicatePools) -> Self {
+            let (feed, stream) = mpsc::unbounded_channel();
+            let stream = Mutex::new(Some(stream));
+            let fake = FakeApi::new(move |request| {
+                if !request.query.contains("watch=true") {
+                    let empty = json!({
+                        "kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [],
+                    });
+                    return Reply::json(&empty);
+                }
+                let shown = stream
+                    .lock()
+                    .unwrap()
+                    .take_if(|_| request.path.ends_with("/pools"));
+                Reply::Stream(shown.unwrap_or_else(|| {
+                    let (feed, quiet) = mpsc::unbounded_channel();
+                    std::mem::forget(feed);
+                    quiet
+                }))
+            });
+            let hubs = hubs(&fake.client());
+            hubs.loaded().await;
+            Self {
+                duplicates: Duplicates::new(hubs, mode),
+                feed,
+            }
+        }
+
+        /// Has the watch show a Pool, or its end, and waits until the store has it so; nobody has been told of it yet.
+        async fn show(&self, type_: &str, name: &str, flavor: &str) {
+            let pool = json!({"type": type_, "object": stored(name, flavor)});
+            self.feed.send(pool).unwrap();
+            let is_there = type_ != "DELETED";
+            let shown = async {
+                while self.duplicates.hubs.pools.get(&key(name)).is_some() != is_there {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), shown)
+                .await
+                .unwrap();
         }
     }
 
     #[tokio::test]
-    async fn a_pool_on_its_way_counts_until_the_watch_shows_its_name_or_its_time_is_up() {
-        let duplicates = duplicates(DuplicatePools::Deny, Vec::new()).await;
+    async fn a_pool_on_its_way_counts_until_the_store_has_its_name_or_its_time_is_up() {
+        let watched = Watched::new(DuplicatePools::Deny).await;
+        let duplicates = &watched.duplicates;
         let start = Instant::now();
-        assert!(!create(&duplicates, "a", "small", start));
-        assert!(create(&duplicates, "b", "small", start));
-        assert!(!create(&duplicates, "c", "large", start));
+        assert!(!create(duplicates, "a", "small", start));
+        assert!(create(duplicates, "b", "small", start));
+        assert!(!create(duplicates, "c", "large", start));
         assert!(
-            !create(&duplicates, "a", "small", start),
+            !create(duplicates, "a", "small", start),
             "the same once more"
         );
-        duplicates.shown(&event("a", true));
-        assert!(
-            create(&duplicates, "b", "small", start),
-            "another of that name went"
-        );
-        duplicates.shown(&event("a", false));
-        assert!(
-            !create(&duplicates, "b", "small", start),
-            "the store would know it"
-        );
+        watched.show("ADDED", "a", "small").await;
+        duplicates.shown(&event("a"));
+        assert!(create(duplicates, "b", "small", start), "it is stored");
+        watched.show("DELETED", "a", "small").await;
+        assert!(!create(duplicates, "b", "small", start), "it has gone");
         let late = start + PATIENCE;
         assert!(
-            !create(&duplicates, "d", "small", late),
+            !create(duplicates, "d", "small", late),
             "it never came to be"
         );
+    }
+
+    #[tokio::test]
+    async fn late_news_of_an_earlier_pool_of_that_name_says_nothing() {
+        let watched = Watched::new(DuplicatePools::Deny).await;
+        let duplicates = &watched.duplicates;
+        let start = Instant::now();
+        watched.show("ADDED", "a", "large").await;
+        watched.show("DELETED", "a", "large").await;
+        assert!(!create(duplicates, "a", "small", start));
+        // Of the one that went, told when the next one is on its way.
+        duplicates.shown(&event("a"));
+        duplicates.shown(&HubEvent {
+            gone: true,
+            ..event("a")
+        });
+        assert!(create(duplicates, "b", "small", start));
     }
 
     #[tokio::test]
@@ -237,7 +284,12 @@ mod tests {
             !create(&duplicates, "a", "large", now),
             "its old self is still shown"
         );
-        assert!(duplicates.passed.lock().unwrap().is_empty());
+        let passed = duplicates.passed.lock().unwrap();
+        let mut noted = ["small", "large"].map(spec).into_iter();
+        assert!(noted.all(|spec| {
+            let fingerprint = Likeness::of(&spec).fingerprint;
+            passed.alike(fingerprint, now).next().is_none()
+        }));
     }
 
     #[tokio::test]
@@ -286,7 +338,7 @@ mod tests {
         let warning = duplicates(DuplicatePools::Warn, Vec::new()).await;
         assert!(!create(&warning, "a", "small", now));
         assert!(create(&warning, "b", "small", now));
-        warning.shown(&event("a", false));
+        warning.passed.lock().unwrap().forget(&key("a"));
         assert!(create(&warning, "c", "small", now), "because of b");
         let silent = duplicates(DuplicatePools::Allow, vec![stored("a", "small")]).await;
         assert!(!create(&silent, "b", "small", now));

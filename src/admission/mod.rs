@@ -9,6 +9,7 @@ mod duplicates;
 pub mod hooks;
 mod leaving;
 mod outcome;
+mod passed;
 mod review;
 mod router;
 mod validate;

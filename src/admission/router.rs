@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Extension, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
 use futures::FutureExt as _;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinError;
 
 use super::convert::review as review_conversion;
 use super::hooks::{HOOKS, Hook};
@@ -79,13 +80,11 @@ impl Admission {
     }
 }
 
-async fn convert(headers: HeaderMap, body: Bytes) -> Response {
+async fn convert(Extension(turn): Extension<Turn>, headers: HeaderMap, body: Bytes) -> Response {
     if !is_json(&headers) {
         return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response();
     }
-    // A long one would keep others waiting.
-    let answer = tokio::task::spawn_blocking(move || review_conversion(&body)).await;
-    match answer {
+    match beside(turn, move || review_conversion(&body)).await {
         Ok((StatusCode::OK, body)) => ([(header::CONTENT_TYPE, JSON)], body).into_response(),
         Ok(other) => other.into_response(),
         Err(failed) => match failed.try_into_panic() {
@@ -119,6 +118,26 @@ fn log(hook: &Hook, request: &review::Request<'_>, outcome: &Outcome) {
     );
 }
 
+/// The turn of a request, which handlers find among its extensions; the next request gets it when all clones are gone.
+pub(super) type Turn = Arc<OwnedSemaphorePermit>;
+
+/// Does what takes long on a thread of its own, where it keeps no other request waiting. It cannot be called off, and so keeps its turn until it
+/// ends, also when the request has been given up.
+///
+/// # Errors
+/// Fails when the work panics.
+pub(super) async fn beside<T: Send + 'static>(
+    turn: Turn,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    let kept = move || {
+        let done = work();
+        drop(turn);
+        done
+    };
+    tokio::task::spawn_blocking(kept).await
+}
+
 /// What keeps the requests to one webhook within limits, and counts them.
 #[derive(Clone)]
 pub(super) struct Guard {
@@ -144,13 +163,18 @@ impl Guard {
     }
 
     /// Waits for a turn, not for long: the API server has better things to do than to queue.
-    async fn run(&self, request: Request, next: Next) -> Response {
-        let turn = tokio::time::timeout(self.wait, self.turns.acquire()).await;
-        let Ok(Ok(_turn)) = turn else {
+    async fn run(&self, mut request: Request, next: Next) -> Response {
+        let turns = Arc::clone(&self.turns);
+        let turn = tokio::time::timeout(self.wait, turns.acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
             let reason = "too many requests at a time; try again";
             return (StatusCode::SERVICE_UNAVAILABLE, reason).into_response();
         };
-        next.run(request).await
+        let turn: Turn = Arc::new(turn);
+        request.extensions_mut().insert(Arc::clone(&turn));
+        let response = next.run(request).await;
+        drop(turn);
+        response
     }
 }
 

@@ -12,20 +12,20 @@ use super::hooks::Operation;
 use super::outcome::{Outcome, Stop};
 use super::review::{Request, Subject};
 use crate::api::meta::is_terminating;
-use crate::api::refs::TypedRef;
 use crate::api::v1beta1::{
     Enterprise, GarmServerConfigSpec, GitHubCredentialSpec, GitHubEndpointSpec, ImageSpec,
     Organization, Pool, PoolSpec, Repository,
 };
 use crate::domain::duplicate::DuplicatePools;
 use crate::domain::field::FieldError;
+use crate::domain::judgement::{Judgement, Reference};
 use crate::domain::reference::{missing, reference_index};
 use crate::domain::scope::{Scope, ScopeView};
 use crate::domain::{credential, endpoint, entity, pool, server_config};
 use crate::runtime::ObjectKey;
 use crate::runtime::hub::{Hub, Watched};
 
-/// Names of Pools that a refusal lists; of more it tells the number.
+/// Names of Pools that a refusal lists.
 const LISTED: usize = 10;
 
 /// Judges a request by the kind of its object. What is not judged is allowed.
@@ -38,8 +38,8 @@ pub async fn judge(admission: &Admission, request: &Request<'_>) -> Result<Outco
         Organization::NAME => judge_scope::<Organization>(admission, request).await,
         Enterprise::NAME => judge_scope::<Enterprise>(admission, request).await,
         "GitHubCredential" => judge_credential(admission, request),
-        "GitHubEndpoint" => judge_endpoint(request),
-        "GarmServerConfig" => judge_server_config(request),
+        "GitHubEndpoint" => judge_endpoint(admission, request),
+        "GarmServerConfig" => judge_server_config(admission, request),
         _ => Ok(Outcome::allowed()),
     }
 }
@@ -48,15 +48,14 @@ async fn judge_pool(admission: &Admission, request: &Request<'_>) -> Result<Outc
     let Some(subject) = request.subject::<PoolSpec>()? else {
         return Ok(Outcome::allowed());
     };
-    let (spec, old) = (&subject.spec, subject.old.as_ref());
-    let mut errors = pool::faults_when_written(spec);
-    errors.extend(changed(old, spec, pool::faults_of_update));
-    refuse(errors)?;
-    let duplicate = duplicate(admission, request, &subject).await?;
-    Ok(Outcome::allowed()
-        .warn(duplicate)
-        .warn(pool::doubts(spec))
-        .warn(absent_for_pool(admission, &request.namespace, spec)))
+    let judged = pool::judge(subject.old.as_ref(), &subject.spec);
+    // Only what may be stored is compared, and takes a place.
+    let duplicate = if judged.faults.is_empty() {
+        duplicate(admission, request, &subject).await?
+    } else {
+        None
+    };
+    Ok(admission.verdict(request, judged)?.warn(duplicate))
 }
 
 /// Refuses a Pool that equals another one, or says so.
@@ -90,20 +89,6 @@ async fn duplicate(
     }
 }
 
-fn absent_for_pool(admission: &Admission, namespace: &str, spec: &PoolSpec) -> Vec<String> {
-    let hubs = &admission.hubs;
-    let TypedRef { kind, name, .. } = &spec.github_scope_ref;
-    let path = "spec.githubScopeRef";
-    let scope = match kind.as_str() {
-        Repository::NAME => admission.absent(&hubs.repositories, path, namespace, name),
-        Organization::NAME => admission.absent(&hubs.organizations, path, namespace, name),
-        Enterprise::NAME => admission.absent(&hubs.enterprises, path, namespace, name),
-        _ => None,
-    };
-    let image = admission.absent(&hubs.images, "spec.imageName", namespace, &spec.image_name);
-    scope.into_iter().chain(image).collect()
-}
-
 /// Takes note of a Pool whose deletion begins, which the watch shows only after its Image may have been deleted too.
 fn notice_pool(admission: &Admission, request: &Request<'_>) -> Outcome {
     let (metadata, _) = request.deleted::<PoolSpec>();
@@ -125,22 +110,18 @@ async fn judge_image(admission: &Admission, request: &Request<'_>) -> Result<Out
     let (metadata, spec) = request.deleted::<ImageSpec>();
     // When a collection is deleted, the request itself bears no name.
     let name = metadata.name.as_deref().unwrap_or(&request.name);
-    let users = hubs
-        .pools
-        .by(&reference_index("image", &request.namespace, name));
     let now = Instant::now();
     let stays = |pool: &Pool| {
         let uid = pool.metadata.uid.as_deref().unwrap_or_default();
         !is_terminating(&pool.metadata) && !admission.leaving.has(uid, now)
     };
-    let users: Vec<String> = users
-        .iter()
-        .filter(|pool| stays(pool))
-        .map(|pool| pool.name_any())
-        .collect();
+    let index = reference_index("image", &request.namespace, name);
+    // As many as are named, and one to tell whether there are more: an Image may have thousands.
+    let users = hubs.pools.first_by(&index, LISTED + 1, stays);
     if users.is_empty() {
         return Ok(Outcome::allowed());
     }
+    let users: Vec<String> = users.iter().map(|pool| pool.name_any()).collect();
     let tag = spec.tag.unwrap_or_default();
     let image = ObjectKey::new(&*request.namespace, name);
     Ok(Outcome::forbidden(format!(
@@ -152,11 +133,7 @@ async fn judge_image(admission: &Admission, request: &Request<'_>) -> Result<Out
 fn list(pools: &[String]) -> String {
     let (shown, more) = pools.split_at(pools.len().min(LISTED));
     let word = if pools.len() == 1 { "Pool" } else { "Pools" };
-    let rest = if more.is_empty() {
-        String::new()
-    } else {
-        format!(" and {} more", more.len())
-    };
+    let rest = if more.is_empty() { "" } else { " and more" };
     format!("{word} {}{rest}", shown.join(", "))
 }
 
@@ -175,17 +152,13 @@ where
     };
     let (new, old) = (with_spec(spec), old.map(with_spec));
     let view = new.view();
-    let mut errors = entity::faults(&view);
-    if let Some(old) = old.as_ref().map(Scope::view) {
-        errors.extend(entity::faults_of_update(&old, &view));
-        errors.extend(moved(admission, &request.namespace, &old, &view).await?);
+    let old = old.as_ref().map(Scope::view);
+    let mut judged = entity::judge(old.as_ref(), &view);
+    if let Some(old) = &old {
+        let moved = moved(admission, &request.namespace, old, &view).await?;
+        judged.faults.extend(moved);
     }
-    refuse(errors)?;
-    let hubs = &admission.hubs;
-    let name = &view.credentials.name;
-    let path = "spec.credentialsRef";
-    let absent = admission.absent(&hubs.credentials, path, &request.namespace, name);
-    Ok(Outcome::allowed().warn(entity::doubts(&view)).warn(absent))
+    admission.verdict(request, judged)
 }
 
 /// Refuses credentials on another endpoint, where both credentials are known.
@@ -215,32 +188,21 @@ fn judge_credential(admission: &Admission, request: &Request<'_>) -> Result<Outc
     let Some(Subject { spec, old, .. }) = request.subject::<GitHubCredentialSpec>()? else {
         return Ok(Outcome::allowed());
     };
-    let mut errors = credential::faults(&spec);
-    errors.extend(changed(old.as_ref(), &spec, credential::faults_of_update));
-    refuse(errors)?;
-    let hubs = &admission.hubs;
-    let name = &spec.endpoint_ref.name;
-    let path = "spec.endpointRef";
-    let absent = admission.absent(&hubs.endpoints, path, &request.namespace, name);
-    Ok(Outcome::allowed()
-        .warn(credential::doubts(&spec))
-        .warn(absent))
+    admission.verdict(request, credential::judge(old.as_ref(), &spec))
 }
 
-fn judge_endpoint(request: &Request<'_>) -> Result<Outcome, Stop> {
+fn judge_endpoint(admission: &Admission, request: &Request<'_>) -> Result<Outcome, Stop> {
     let Some(Subject { spec, .. }) = request.subject::<GitHubEndpointSpec>()? else {
         return Ok(Outcome::allowed());
     };
-    refuse(endpoint::faults(&spec))?;
-    Ok(Outcome::allowed().warn(endpoint::doubts(&request.name, &spec)))
+    admission.verdict(request, endpoint::judge(&request.name, &spec))
 }
 
-fn judge_server_config(request: &Request<'_>) -> Result<Outcome, Stop> {
+fn judge_server_config(admission: &Admission, request: &Request<'_>) -> Result<Outcome, Stop> {
     let Some(Subject { spec, .. }) = request.subject::<GarmServerConfigSpec>()? else {
         return Ok(Outcome::allowed());
     };
-    refuse(server_config::faults(&spec))?;
-    Ok(Outcome::allowed().warn(server_config::doubts(&spec)))
+    admission.verdict(request, server_config::judge(&spec))
 }
 
 impl Admission {
@@ -257,30 +219,39 @@ impl Admission {
             .map_err(|_| Stop::NotReady(hub.kind().to_owned()))
     }
 
-    /// Says that an object that the field at `path` refers to does not exist, as far as that is known: a doubt waits for nothing.
-    fn absent<K: Watched>(
-        &self,
-        hub: &Hub<K>,
-        path: &str,
-        namespace: &str,
-        name: &str,
-    ) -> Option<String> {
-        let key = ObjectKey::new(namespace, name);
-        let is_absent = self.watches(namespace) && hub.is_loaded() && hub.get(&key).is_none();
-        is_absent.then(|| format!("{path}: {} (yet)", missing(hub.kind(), key)))
+    /// Refuses what has faults. Else warns of the rest, and of objects that do not exist.
+    fn verdict(&self, request: &Request<'_>, judged: Judgement) -> Result<Outcome, Stop> {
+        let Judgement {
+            faults,
+            doubts,
+            references,
+        } = judged;
+        if !faults.is_empty() {
+            return Err(Outcome::invalid(faults).into());
+        }
+        let absent = references.iter().filter_map(|reference| {
+            let key = ObjectKey::new(&*request.namespace, &*reference.name);
+            let Reference { path, kind, .. } = reference;
+            let is_absent = self.watches(&request.namespace) && self.is_absent(kind, &key);
+            is_absent.then(|| format!("{path}: {} (yet)", missing(kind, key)))
+        });
+        Ok(Outcome::allowed().warn(doubts).warn(absent))
     }
-}
 
-/// Applies a rule about changes, where something was there before.
-fn changed<S>(old: Option<&S>, new: &S, rule: fn(&S, &S) -> Vec<FieldError>) -> Vec<FieldError> {
-    old.map_or_else(Vec::new, |old| rule(old, new))
-}
-
-/// Ends the judgement when there are faults.
-fn refuse(errors: Vec<FieldError>) -> Result<(), Stop> {
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(Outcome::invalid(errors).into())
+    /// Says whether an object is known not to exist: a doubt waits for nothing.
+    fn is_absent(&self, kind: &str, key: &ObjectKey) -> bool {
+        fn lacks<K: Watched>(hub: &Hub<K>, key: &ObjectKey) -> bool {
+            hub.is_loaded() && hub.get(key).is_none()
+        }
+        let hubs = &self.hubs;
+        match kind {
+            Repository::NAME => lacks(&hubs.repositories, key),
+            Organization::NAME => lacks(&hubs.organizations, key),
+            Enterprise::NAME => lacks(&hubs.enterprises, key),
+            "Image" => lacks(&hubs.images, key),
+            "GitHubCredential" => lacks(&hubs.credentials, key),
+            "GitHubEndpoint" => lacks(&hubs.endpoints, key),
+            _ => false,
+        }
     }
 }

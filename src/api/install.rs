@@ -1,6 +1,14 @@
 //! Names of the objects that an installation consists of, as far as the process itself has to find them.
 
+use std::borrow::Cow;
+
+use kube::Resource as _;
+
 use super::meta::GROUP;
+use super::v1beta1::{
+    Enterprise, GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Organization, Pool,
+    Repository, Runner,
+};
 
 /// What the names begin with unless an installation chooses otherwise (`operator.webhookNamePrefix`).
 pub const PREFIX: &str = "garm-operator";
@@ -10,6 +18,21 @@ pub const NAMESPACE: &str = "garm-operator-system";
 
 /// Plural names of the kinds that come in two versions, so that their CRDs name a conversion webhook.
 pub const CONVERTED: [&str; 4] = ["enterprises", "organizations", "pools", "repositories"];
+
+/// Plural names of our kinds, sorted: those that have to be installed.
+pub fn plurals() -> [Cow<'static, str>; 9] {
+    [
+        Enterprise::plural(&()),
+        GarmServerConfig::plural(&()),
+        GitHubCredential::plural(&()),
+        GitHubEndpoint::plural(&()),
+        Image::plural(&()),
+        Organization::plural(&()),
+        Pool::plural(&()),
+        Repository::plural(&()),
+        Runner::plural(&()),
+    ]
+}
 
 /// Names the Service of the webhooks.
 pub fn webhook_service(prefix: &str) -> String {

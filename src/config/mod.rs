@@ -2,6 +2,7 @@
 
 pub mod duration;
 mod file;
+mod groups;
 mod listen;
 mod problem;
 mod read;
@@ -21,7 +22,7 @@ pub use self::{
     problem::{Problem, Problems, Sort},
     read::parse_bool,
     sources::{Source, Sources, Value, Values},
-    timings::{Timings, WebhookTimings},
+    timings::{LeaseTimes, Timings, WebhookTimings},
 };
 
 /// Everything the operator can be told from outside.
@@ -90,6 +91,8 @@ pub struct OperatorConfig {
     pub stuck_after: Duration,
     /// Whether only one of several replicas works at a time.
     pub leader_election: bool,
+    /// Times of that election.
+    pub lease: LeaseTimes,
     /// Time between two full comparisons with GARM.
     pub sync_period: Duration,
     /// Namespaces to watch; empty: all.

@@ -2,16 +2,13 @@
 
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
-use crate::{
-    domain::{defaults::PoolDefaults, duplicate::DuplicatePools},
-    garm,
-};
+use crate::{domain::duplicate::DuplicatePools, garm};
 
 use secrecy::SecretString;
 use url::Url;
 
 use super::{
-    Config, GarmConfig, Listen, LogFormat, OperatorConfig, Timings, WebhookCerts, WebhookConfig,
+    Config, GarmConfig, Listen, LogFormat, OperatorConfig, Timings,
     duration::{self, ParseError},
     problem::{Problem, Sort},
     settings::Kind,
@@ -27,6 +24,7 @@ pub(super) fn config(values: &Values, problems: &mut Vec<Problem>) -> Option<Con
     let (garm, operator) = (garm?, operator?);
     let timings = Timings {
         resync: operator.sync_period,
+        lease: operator.lease,
         stuck: operator.stuck_after,
         watch: watch_within(operator.stuck_after),
         garm: garm::Timings {
@@ -90,7 +88,8 @@ fn number(value: &Value) -> Option<i64> {
     text.parse().ok()
 }
 
-struct Reader<'a> {
+/// Reads values, and collects what is wrong with them.
+pub(super) struct Reader<'a> {
     values: &'a Values,
     problems: &'a mut Vec<Problem>,
 }
@@ -129,6 +128,7 @@ impl Reader<'_> {
         let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
         let stuck_after = self.duration("operator.stuckAfter", minutes(2)..=minutes(24 * 60));
         let leader_election = self.boolean("operator.leaderElection");
+        let lease = self.lease();
         let sync_period = self.duration(
             "operator.syncPeriod",
             Duration::from_nanos(1)..=Duration::MAX,
@@ -165,6 +165,7 @@ impl Reader<'_> {
             state_metrics: state_metrics?,
             stuck_after: stuck_after?,
             leader_election: leader_election?,
+            lease: lease?,
             sync_period: sync_period?,
             watch_namespaces: watch_namespaces?,
             sync_runners_interval: sync_runners_interval?,
@@ -184,23 +185,23 @@ impl Reader<'_> {
         })
     }
 
-    fn value(&self, key: &str) -> Option<Value> {
+    pub(super) fn value(&self, key: &str) -> Option<Value> {
         self.values.get(key).cloned()
     }
 
     /// Reports a wrong value without showing it.
-    fn refuse(&mut self, key: &str, message: &str) {
+    pub(super) fn refuse(&mut self, key: &str, message: &str) {
         self.problems.push(Problem::new(key, Sort::Value, message));
     }
 
     /// Reports a wrong value, with the value and who set it.
-    fn refuse_value(&mut self, value: &Value, sort: Sort, message: &str) {
+    pub(super) fn refuse_value(&mut self, value: &Value, sort: Sort, message: &str) {
         let message = format!("{:?} ({}) {message}", value.text, value.source);
         self.problems
             .push(Problem::new(value.setting.key, sort, message));
     }
 
-    fn text(&self, key: &str) -> Option<String> {
+    pub(super) fn text(&self, key: &str) -> Option<String> {
         Some(self.value(key)?.text)
     }
 
@@ -210,7 +211,7 @@ impl Reader<'_> {
             .map(PathBuf::from)
     }
 
-    fn required(&mut self, key: &str) -> Option<String> {
+    pub(super) fn required(&mut self, key: &str) -> Option<String> {
         let value = self.value(key)?;
         if value.text.is_empty() {
             let (flag, env) = (value.setting.flag, value.setting.env);
@@ -255,7 +256,7 @@ impl Reader<'_> {
         None
     }
 
-    fn boolean(&mut self, key: &str) -> Option<bool> {
+    pub(super) fn boolean(&mut self, key: &str) -> Option<bool> {
         let value = self.value(key)?;
         let read = boolean(&value);
         if read.is_none() {
@@ -264,7 +265,7 @@ impl Reader<'_> {
         read
     }
 
-    fn number(&mut self, key: &str, range: RangeInclusive<i64>) -> Option<i64> {
+    pub(super) fn number(&mut self, key: &str, range: RangeInclusive<i64>) -> Option<i64> {
         let value = self.value(key)?;
         let Some(read) = number(&value) else {
             self.refuse_value(&value, Sort::Value, "is not a whole number");
@@ -289,7 +290,11 @@ impl Reader<'_> {
             .and_then(|count| usize::try_from(count).ok())
     }
 
-    fn duration(&mut self, key: &str, range: RangeInclusive<Duration>) -> Option<Duration> {
+    pub(super) fn duration(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
         let value = self.value(key)?;
         match duration::parse(&value.text) {
             Ok(read) if range.contains(&read) => return Some(read),
@@ -313,7 +318,7 @@ impl Reader<'_> {
         None
     }
 
-    fn listen(&mut self, key: &str) -> Option<Listen> {
+    pub(super) fn listen(&mut self, key: &str) -> Option<Listen> {
         let value = self.value(key)?;
         match Listen::parse(&value.text) {
             Ok(listen) => Some(listen),
@@ -345,7 +350,7 @@ impl Reader<'_> {
     }
 
     /// Reads one of a few words.
-    fn choice<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
+    pub(super) fn choice<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
         let value = self.value(key)?;
         let found = words.iter().find(|(word, _)| *word == value.text);
         if found.is_none() {
@@ -355,86 +360,10 @@ impl Reader<'_> {
         }
         found.map(|(_, choice)| *choice)
     }
-
-    fn webhook(&mut self) -> Option<WebhookConfig> {
-        let long = Duration::from_secs(1)..=Duration::MAX;
-        let bind_address = self.listen("operator.webhookBindAddress");
-        let certs = self.choice(
-            "operator.webhookCerts",
-            &[
-                ("files", WebhookCerts::Files),
-                ("self-managed", WebhookCerts::SelfManaged),
-            ],
-        );
-        let cert_dir = self.required("operator.webhookCertDir");
-        let name_prefix = self.name_prefix("operator.webhookNamePrefix");
-        let ca_lifetime = self.duration("operator.webhookCaLifetime", long.clone());
-        let cert_lifetime = self.duration("operator.webhookCertLifetime", long.clone());
-        let ca_step = self.duration("operator.webhookCaStep", long);
-        if let (Some(life), Some(step)) = (ca_lifetime, ca_step)
-            && step > life / 4
-        {
-            self.refuse(
-                "operator.webhookCaStep",
-                "is more than a quarter of operator.webhookCaLifetime, so that a CA could end before the next one is known",
-            );
-            return None;
-        }
-        Some(WebhookConfig {
-            bind_address: bind_address?,
-            certs: certs?,
-            cert_dir: cert_dir?.into(),
-            name_prefix: name_prefix?,
-            ca_lifetime: ca_lifetime?,
-            cert_lifetime: cert_lifetime?,
-            ca_step: ca_step?,
-        })
-    }
-
-    /// Reads the beginning of object names; with the longest end that we give, a Service name has at most 63 characters.
-    fn name_prefix(&mut self, key: &str) -> Option<String> {
-        let value = self.value(key)?;
-        if !is_namespace(&value.text) || value.text.len() > 40 {
-            let message = "cannot begin the name of a Service; use up to 40 lower-case letters, digits and dashes";
-            self.refuse_value(&value, Sort::Value, message);
-            return None;
-        }
-        Some(value.text)
-    }
-
-    /// Reads the defaults of Pools by the rules that Pools are judged by, so that no default makes every Pool invalid.
-    fn pool_defaults(&mut self) -> Option<PoolDefaults> {
-        let os_type = self.text("operator.poolDefaults.osType");
-        let os_arch = self.text("operator.poolDefaults.osArch");
-        let enabled = self.boolean("operator.poolDefaults.enabled");
-        let min_idle_runners =
-            self.number("operator.poolDefaults.minIdleRunners", i64::MIN..=i64::MAX);
-        let runner_bootstrap_timeout = self.number(
-            "operator.poolDefaults.runnerBootstrapTimeout",
-            i64::MIN..=i64::MAX,
-        );
-        let runner_prefix = self.text("operator.poolDefaults.runnerPrefix");
-        let github_runner_group = self.text("operator.poolDefaults.githubRunnerGroup");
-        let defaults = PoolDefaults {
-            os_type: os_type?,
-            os_arch: os_arch?,
-            enabled: enabled?,
-            min_idle_runners: min_idle_runners?,
-            runner_bootstrap_timeout: runner_bootstrap_timeout?,
-            runner_prefix: runner_prefix.filter(|text| !text.is_empty()),
-            github_runner_group: github_runner_group.filter(|text| !text.is_empty()),
-        };
-        let faults = defaults.faults();
-        for fault in &faults {
-            let key = fault.path.replacen("spec", "operator.poolDefaults", 1);
-            self.refuse(&key, &fault.message);
-        }
-        faults.is_empty().then_some(defaults)
-    }
 }
 
 /// Tells whether a text can name a namespace (an RFC 1123 label).
-fn is_namespace(name: &str) -> bool {
+pub(super) fn is_namespace(name: &str) -> bool {
     (1..=63).contains(&name.len())
         && name
             .bytes()

@@ -44,6 +44,7 @@ fn the_defaults_are_those_of_the_go_operator() {
         state_metrics: false,
         stuck_after: Duration::from_secs(480),
         leader_election: false,
+        lease: LeaseTimes::default(),
         sync_period: Duration::from_secs(300),
         watch_namespaces: Vec::new(),
         sync_runners_interval: Duration::from_secs(5),
@@ -88,6 +89,40 @@ fn times_of_the_operator_are_in_the_timings() {
     assert_eq!(timings.resync, Duration::from_secs(30));
     assert_eq!(timings.garm.runners_interval, Duration::from_secs(60));
     assert_eq!(config.operator.min_idle_runners_age, Duration::ZERO);
+}
+
+#[test]
+fn a_leader_gives_up_before_others_take_over_and_tries_more_than_once() {
+    let lease = |[duration, renew, retry]: [&str; 3]| {
+        flags(&[
+            ("operator.leaseDuration", duration),
+            ("operator.leaseRenewDeadline", renew),
+            ("operator.leaseRetryPeriod", retry),
+        ])
+    };
+    let fine = load(&lease(["3s", "2s", "1s"])).unwrap().config;
+    assert_eq!(fine.timings.lease.duration, Duration::from_secs(3));
+    assert_eq!(fine.timings.lease, fine.operator.lease);
+    assert_eq!(
+        fine.timings.scaled(0.5).lease.retry,
+        Duration::from_millis(500)
+    );
+    for (texts, problem) in [
+        (
+            ["10s", "10s", "1s"],
+            "operator.leaseRenewDeadline: has to be shorter than operator.leaseDuration, which is 10s",
+        ),
+        (
+            ["15s", "10s", "5001ms"],
+            "operator.leaseRetryPeriod: has to be at most half of operator.leaseRenewDeadline, which is 10s",
+        ),
+        (
+            ["999ms", "500ms", "100ms"],
+            "operator.leaseDuration: \"999ms\" (flag --operator-lease-duration) is out of range; it must be from 1s to 1h0m0s",
+        ),
+    ] {
+        assert_eq!(problems(&lease(texts))[0], problem);
+    }
 }
 
 #[test]

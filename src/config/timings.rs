@@ -51,16 +51,33 @@ pub struct Timings {
     pub webhook_conversion: Duration,
     /// How long calls in flight may go on after SIGTERM before they are dropped.
     pub shutdown_drop: Duration,
-    /// How long other replicas wait for a renewal of the Lease before they take it over.
-    pub lease_duration: Duration,
-    /// How long the leader works without a successful renewal of the Lease; shorter than its duration.
-    pub lease_renew: Duration,
-    /// Between two renewals of the Lease.
-    pub lease_retry: Duration,
+    /// The election (`operator.lease…`).
+    pub lease: LeaseTimes,
     /// The connection to GARM.
     pub garm: garm::Timings,
     /// The webhook listener and its certificate.
     pub webhook: WebhookTimings,
+}
+
+/// Times of the election of a leader, by default those of client-go and so of the Go operator.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LeaseTimes {
+    /// How long other replicas wait for a renewal of the Lease before they take it over.
+    pub duration: Duration,
+    /// How long the leader works without a successful renewal of the Lease; shorter than its duration.
+    pub renew: Duration,
+    /// Between two renewals of the Lease; at most half of `renew`.
+    pub retry: Duration,
+}
+
+impl Default for LeaseTimes {
+    fn default() -> Self {
+        Self {
+            duration: Duration::from_secs(15),
+            renew: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+        }
+    }
 }
 
 /// Times of the webhook listener and its certificate. But for the polls they are not scaled: clients have clocks of their own.
@@ -126,9 +143,7 @@ impl Default for Timings {
             webhook_answer: s(4),
             webhook_conversion: s(25),
             shutdown_drop: s(2),
-            lease_duration: s(15),
-            lease_renew: s(10),
-            lease_retry: s(2),
+            lease: LeaseTimes::default(),
             garm: garm::Timings::default(),
             webhook: WebhookTimings::default(),
         }
@@ -164,9 +179,11 @@ impl Timings {
             webhook_answer: self.webhook_answer,
             webhook_conversion: self.webhook_conversion,
             shutdown_drop: self.shutdown_drop,
-            lease_duration: f(self.lease_duration),
-            lease_renew: f(self.lease_renew),
-            lease_retry: f(self.lease_retry),
+            lease: LeaseTimes {
+                duration: f(self.lease.duration),
+                renew: f(self.lease.renew),
+                retry: f(self.lease.retry),
+            },
             garm: scaled_garm(&self.garm, factor),
             webhook: WebhookTimings {
                 files_poll: f(self.webhook.files_poll),

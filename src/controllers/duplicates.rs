@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
-use crate::api::v1beta1::{Image, Pool};
+use crate::api::v1beta1::Pool;
 use crate::controllers::Hubs;
-use crate::domain::duplicate::{Likeness, sentence};
+use crate::domain::duplicate::{Likeness, PoolImage, sentence};
 use crate::domain::ownership::rank;
 use crate::runtime::ObjectKey;
 
@@ -25,17 +25,14 @@ pub fn tag_index(namespace: &str, tag: &str) -> String {
     format!("tag:{namespace}/{tag}")
 }
 
-/// The tag of an Image; an empty one is none.
-pub fn tag(image: &Image) -> Option<&str> {
-    image.spec.tag.as_deref().filter(|tag| !tag.is_empty())
-}
-
 /// The names that mean the same image as this one: itself, and every Image with the same tag.
 pub fn same_images(hubs: &Hubs, namespace: &str, image: &str) -> BTreeSet<String> {
     let object = hubs.images.valid(&ObjectKey::new(namespace, image));
-    let tag = object.as_deref().and_then(tag);
-    let others = tag.map(|tag| hubs.images.by(&tag_index(namespace, tag)));
-    let others = others.iter().flatten().map(|image| image.name_any());
+    let others = match PoolImage::of(image, object.as_deref()) {
+        PoolImage::Tag(tag) => hubs.images.by(&tag_index(namespace, tag)),
+        PoolImage::Name(_) => Vec::new(),
+    };
+    let others = others.iter().map(|image| image.name_any());
     others.chain([image.to_owned()]).collect()
 }
 

@@ -154,8 +154,8 @@ impl Context {
         min + max.saturating_sub(min).mul_f64(rand::random::<f64>())
     }
 
-    /// Publishes an event about an object; a failure to do so is logged and fails nothing.
-    pub async fn publish<K>(
+    /// Publishes an event about an object, without waiting for it; a failure to do so is logged and fails nothing.
+    pub fn publish<K>(
         &self,
         component: &'static str,
         metadata: &ObjectMeta,
@@ -176,7 +176,15 @@ impl Context {
         };
         // Every component has a recorder from the start.
         if let Some(events) = self.events.get(component) {
-            events.publish(&reference, kind, reason, action, note).await;
+            events.publish(reference, kind, reason, action, note);
+        }
+    }
+
+    /// Waits until what was published has been sent, for some seconds at most.
+    pub async fn flush_events(&self) {
+        // All go the same way.
+        if let Some(events) = self.events.values().next() {
+            events.flush().await;
         }
     }
 }

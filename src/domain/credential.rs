@@ -6,6 +6,7 @@ use secrecy::SecretString;
 
 use crate::api::v1beta1::GitHubCredentialSpec;
 use crate::domain::field::FieldError;
+use crate::domain::judgement::{Judgement, Reference};
 use crate::domain::pushed::{Hasher, Pushed};
 use crate::domain::reference::{self, secret_faults};
 use crate::garm::wire::{
@@ -67,8 +68,24 @@ pub fn desired(
     })
 }
 
+/// Judges a spec that somebody writes, and what it makes of the one that was there.
+pub fn judge(old: Option<&GitHubCredentialSpec>, spec: &GitHubCredentialSpec) -> Judgement {
+    let mut faults = faults(spec);
+    faults.extend(old.iter().flat_map(|old| faults_of_update(old, spec)));
+    let endpoint = &spec.endpoint_ref.name;
+    Judgement {
+        faults,
+        doubts: doubts(spec),
+        references: vec![Reference::new(
+            "spec.endpointRef",
+            "GitHubEndpoint",
+            endpoint,
+        )],
+    }
+}
+
 /// Names what is wrong with a spec as far as it shows without the secret, all faults at once.
-pub fn faults(spec: &GitHubCredentialSpec) -> Vec<FieldError> {
+fn faults(spec: &GitHubCredentialSpec) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match spec.auth_type.as_str() {
         PAT => {}
@@ -101,7 +118,7 @@ fn number(path: &str, value: Option<i64>) -> Option<FieldError> {
 }
 
 /// Names the fields of `new` that GARM cannot change from what they are in `old`.
-pub fn faults_of_update(old: &GitHubCredentialSpec, new: &GitHubCredentialSpec) -> Vec<FieldError> {
+fn faults_of_update(old: &GitHubCredentialSpec, new: &GitHubCredentialSpec) -> Vec<FieldError> {
     immutable(
         (&old.endpoint_ref.name, &old.auth_type),
         (&new.endpoint_ref.name, &new.auth_type),
@@ -109,7 +126,7 @@ pub fn faults_of_update(old: &GitHubCredentialSpec, new: &GitHubCredentialSpec) 
 }
 
 /// Names what is allowed and probably not meant.
-pub fn doubts(spec: &GitHubCredentialSpec) -> Vec<String> {
+fn doubts(spec: &GitHubCredentialSpec) -> Vec<String> {
     let mut doubts = Vec::new();
     if spec.secret_ref.is_none() {
         doubts.push("spec.secretRef: is needed before GARM gets the credentials".to_owned());

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::api::v1beta1::PoolSpec;
+use crate::api::v1beta1::{Image, PoolSpec};
 use crate::domain::compare::{fold, normal_extra_specs, normal_runner_group};
 use crate::domain::pool::normal_prefix;
 
@@ -56,12 +56,33 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
+/// What a Pool has for an image, by which it is compared: Images with one tag are one.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum PoolImage<'a> {
+    /// The tag of its Image.
+    Tag(&'a str),
+    /// The name of its Image, of which no tag is known.
+    Name(&'a str),
+}
+
+impl<'a> PoolImage<'a> {
+    /// What a Pool has that names this Image, which may not exist.
+    pub fn of(name: &'a str, image: Option<&'a Image>) -> Self {
+        image.and_then(tag).map_or(Self::Name(name), Self::Tag)
+    }
+}
+
+/// The tag of an Image; an empty one is none.
+pub fn tag(image: &Image) -> Option<&str> {
+    image.spec.tag.as_deref().filter(|tag| !tag.is_empty())
+}
+
 /// All by which two Pools of one namespace are compared.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Likeness {
     /// Everything but the image.
     pub fingerprint: Fingerprint,
-    /// Name of the Image. Two Images that exist are the same where their tags are.
+    /// Name of the Image; see [`PoolImage`].
     pub image: String,
 }
 

@@ -3,6 +3,7 @@
 use crate::api::v1beta1::GitHubEndpointSpec;
 use crate::domain::compare::{certificates, same_ca_bundle, same_url};
 use crate::domain::field::FieldError;
+use crate::domain::judgement::Judgement;
 use crate::domain::reference::secret_faults;
 use crate::domain::server_config::url_fault;
 use crate::garm::wire::{CreateEndpoint, Endpoint, UpdateEndpoint};
@@ -27,8 +28,17 @@ pub struct DesiredEndpoint {
     pub ca_bundle: Option<Vec<u8>>,
 }
 
+/// Judges a spec that somebody writes for the endpoint of this name.
+pub fn judge(name: &str, spec: &GitHubEndpointSpec) -> Judgement {
+    Judgement {
+        faults: faults(spec),
+        doubts: doubts(name, spec),
+        references: Vec::new(),
+    }
+}
+
 /// Names what is wrong with a spec as far as it shows without the CA bundle, all faults at once.
-pub fn faults(spec: &GitHubEndpointSpec) -> Vec<FieldError> {
+fn faults(spec: &GitHubEndpointSpec) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> = urls(spec)
         .into_iter()
         .filter_map(|(path, url)| url_fault(path, url))
@@ -40,7 +50,7 @@ pub fn faults(spec: &GitHubEndpointSpec) -> Vec<FieldError> {
 }
 
 /// Names what is allowed and probably not meant in the endpoint of this name.
-pub fn doubts(name: &str, spec: &GitHubEndpointSpec) -> Vec<String> {
+fn doubts(name: &str, spec: &GitHubEndpointSpec) -> Vec<String> {
     let is_built_in = name.eq_ignore_ascii_case(BUILT_IN);
     urls(spec)
         .into_iter()

@@ -4,6 +4,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::domain::compare::normal_balancer;
 use crate::domain::field::FieldError;
+use crate::domain::judgement::{Judgement, Reference};
 use crate::domain::pushed::{Hasher, Pushed};
 use crate::domain::reference::{self, secret_faults};
 use crate::domain::scope::ScopeView;
@@ -83,8 +84,20 @@ impl DesiredEntity {
     }
 }
 
-/// Names what is wrong with the spec of an entity, all faults at once.
-pub fn faults(view: &ScopeView<'_>) -> Vec<FieldError> {
+/// Judges the spec of an entity that somebody writes, and what it makes of the one that was there.
+pub fn judge(old: Option<&ScopeView<'_>>, view: &ScopeView<'_>) -> Judgement {
+    let mut faults = faults(view);
+    faults.extend(old.and_then(|old| fault_of_update(old, view)));
+    let credentials = view.credentials;
+    let path = "spec.credentialsRef";
+    Judgement {
+        faults,
+        doubts: reference::doubt(path, credentials).into_iter().collect(),
+        references: vec![Reference::new(path, "GitHubCredential", &credentials.name)],
+    }
+}
+
+fn faults(view: &ScopeView<'_>) -> Vec<FieldError> {
     let mut errors = check_words(view.owner, view.balancer);
     if view.credentials.name.is_empty() {
         errors.push(FieldError::required("spec.credentialsRef.name", ""));
@@ -93,17 +106,9 @@ pub fn faults(view: &ScopeView<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// Names what is allowed and probably not meant.
-pub fn doubts(view: &ScopeView<'_>) -> Vec<String> {
-    reference::doubt("spec.credentialsRef", view.credentials)
-        .into_iter()
-        .collect()
-}
-
-/// Names the fields of `new` that GARM cannot change from what they are in `old`.
-pub fn faults_of_update(old: &ScopeView<'_>, new: &ScopeView<'_>) -> Vec<FieldError> {
+fn fault_of_update(old: &ScopeView<'_>, new: &ScopeView<'_>) -> Option<FieldError> {
     let owner = |view: &ScopeView<'_>| view.owner.unwrap_or_default().to_owned();
-    owner_fault(&owner(old), &owner(new)).into_iter().collect()
+    owner_fault(&owner(old), &owner(new))
 }
 
 /// Refuses credentials on another endpoint than the entity's: GARM cannot move it.

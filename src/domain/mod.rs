@@ -10,6 +10,7 @@ pub mod duplicate;
 pub mod endpoint;
 pub mod entity;
 pub mod field;
+pub mod judgement;
 pub mod lifecycle;
 pub mod ownership;
 pub mod pool;

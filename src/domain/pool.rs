@@ -7,9 +7,7 @@ use std::fmt;
 use serde_json::Value;
 
 use self::rules::check;
-pub use self::rules::{
-    doubts, faults, faults_of_defaults, faults_of_update, faults_when_written, parse_extra_specs,
-};
+pub use self::rules::{faults, faults_of_defaults, judge, parse_extra_specs};
 use crate::api::v1beta1::PoolSpec;
 use crate::domain::compare::{same_extra_specs, same_runner_group, same_tags};
 use crate::domain::field::FieldError;

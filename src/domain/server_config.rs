@@ -5,10 +5,20 @@ use url::Url;
 use crate::api::v1beta1::GarmServerConfigSpec;
 use crate::domain::compare::same_url;
 use crate::domain::field::{FieldError, sentence};
+use crate::domain::judgement::Judgement;
 use crate::garm::wire::{Controller, UpdateController};
 
+/// Judges a spec that somebody writes.
+pub fn judge(spec: &GarmServerConfigSpec) -> Judgement {
+    Judgement {
+        faults: faults(spec),
+        doubts: doubts(spec),
+        references: Vec::new(),
+    }
+}
+
 /// Names what is wrong with a spec, all faults at once.
-pub fn faults(spec: &GarmServerConfigSpec) -> Vec<FieldError> {
+fn faults(spec: &GarmServerConfigSpec) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> = [
         ("spec.metadataUrl", &spec.metadata_url),
         ("spec.callbackUrl", &spec.callback_url),
@@ -26,7 +36,7 @@ pub fn faults(spec: &GarmServerConfigSpec) -> Vec<FieldError> {
 }
 
 /// Names what is allowed and probably not meant.
-pub fn doubts(spec: &GarmServerConfigSpec) -> Vec<String> {
+fn doubts(spec: &GarmServerConfigSpec) -> Vec<String> {
     let url = spec.webhook_url.as_deref().unwrap_or_default();
     let is_doubtful = url.trim_end_matches('/').ends_with("/webhook");
     is_doubtful

@@ -101,10 +101,11 @@ impl Leader {
         let loaded = token.run_until_cancelled(self.hubs.loaded()).await;
         if loaded.is_some() {
             tracing::info!("watches are loaded");
-            shown.add(self.control(context, &token, &mut parts));
+            shown.add(self.control(Arc::clone(&context), &token, &mut parts));
         }
         first_end(&mut parts, &token).await?;
         while parts.join_next().await.is_some() {}
+        context.flush_events().await;
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Admission, Settings};
-use crate::api::meta;
+use crate::api::{install, meta};
 use crate::config::{Config, Timings};
 use crate::runtime::lease::{Elector, Grace, Leadership, Term, Times, View, each_term};
 use crate::runtime::pulse::Pulses;
@@ -36,19 +36,6 @@ use work::Current;
 
 /// What replicas elect a leader by, the Go operator's among them.
 const LEASE: &str = "b608d8b3.mercedes-benz.com";
-
-/// Plural names of the kinds that have to be installed.
-const PLURALS: [&str; 9] = [
-    "enterprises",
-    "garmserverconfigs",
-    "githubcredentials",
-    "githubendpoints",
-    "images",
-    "organizations",
-    "pools",
-    "repositories",
-    "runners",
-];
 
 /// Tasks of which none ends before the process does, unless it fails.
 type Parts = JoinSet<anyhow::Result<()>>;
@@ -136,18 +123,22 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     ));
     let ended = first_end(&mut parts, &stop).await;
     stop.cancel();
-    // Each has a deadline of its own; none is waited for beyond the sum of these.
-    let webhook = config.timings.webhook;
-    let patience = (config.timings.shutdown_drop * 3).max(webhook.serve_on + webhook.drain);
+    finish(parts, &config.timings).await;
+    serving.cancel();
+    let _ = tokio::time::timeout(Duration::from_secs(1), servers.join_all()).await;
+    tracing::info!("stopped");
+    ended
+}
+
+/// Waits for the parts of a process that stops. Each has a deadline of its own; none is waited for beyond the sum of these.
+async fn finish(mut parts: Parts, timings: &Timings) {
+    let webhook = timings.webhook;
+    let patience = (timings.shutdown_drop * 3).max(webhook.serve_on + webhook.drain);
     let _ = tokio::time::timeout(patience, async {
         while parts.join_next().await.is_some() {}
     })
     .await;
     parts.shutdown().await;
-    serving.cancel();
-    let _ = tokio::time::timeout(Duration::from_secs(1), servers.join_all()).await;
-    tracing::info!("stopped");
-    ended
 }
 
 /// Makes this process a candidate, if there is an election; shows who leads.
@@ -171,9 +162,9 @@ fn candidate(
     }
     let timings = &config.timings;
     let times = Times {
-        duration: timings.lease_duration,
-        renew: timings.lease_renew,
-        retry: timings.lease_retry,
+        duration: timings.lease.duration,
+        renew: timings.lease.renew,
+        retry: timings.lease.retry,
         release: timings.shutdown_drop,
     };
     let (elector, leadership, view) = Elector::new(kube, LEASE, times, Arc::clone(registry));
@@ -196,7 +187,7 @@ async fn lead(
 fn grace(timings: &Timings) -> Grace {
     Grace {
         stop: timings.shutdown_drop,
-        loss: timings.lease_duration.saturating_sub(timings.lease_renew),
+        loss: timings.lease.duration.saturating_sub(timings.lease.renew),
     }
 }
 
@@ -227,7 +218,9 @@ fn warn_of_idle_settings(config: &Config) {
 
 /// Says so when our kinds are not installed; the watches go on trying.
 async fn warn_of_missing_crds(kube: kube::Client) {
-    match client::missing_crds(&kube, meta::API_VERSION, &PLURALS).await {
+    let plurals = install::plurals();
+    let plurals = plurals.each_ref().map(AsRef::as_ref);
+    match client::missing_crds(&kube, meta::API_VERSION, &plurals).await {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => tracing::error!("{}", client::missing_crds_hint(&missing)),
         Err(error) => {

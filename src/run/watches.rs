@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::work::Current;
 use crate::config::Config;
 use crate::controllers::{Hubs, wiring};
-use crate::runtime::hub::{Hub, Options};
+use crate::runtime::hub::{Form, Hub, Options};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::state;
 
@@ -19,13 +19,14 @@ pub(super) fn start(
     token: &CancellationToken,
 ) -> Hubs {
     let namespaces = &config.operator.watch_namespaces;
-    let options = |page_size, capacity| Options {
+    let options = |page_size, capacity, form| Options {
         page_size,
         capacity,
+        form,
         watch_timeout: config.timings.watch,
         metrics: Some(Arc::clone(registry)),
     };
-    let few = options(500, 2_048);
+    let few = options(500, 2_048, Form::Decoded);
     Hubs {
         endpoints: Hub::start_with(kube, namespaces, &few, wiring::index_endpoint, token),
         credentials: Hub::start_with(kube, namespaces, &few, wiring::index_credential, token),
@@ -36,19 +37,25 @@ pub(super) fn start(
         pools: Hub::start_with(
             kube,
             namespaces,
-            &options(500, 8_192),
+            &options(500, 8_192, Form::Decoded),
             wiring::index_pool,
             token,
         ),
         runners: Hub::start_with(
             kube,
             namespaces,
-            &options(50, 16_384),
+            &options(50, 16_384, Form::Text),
             wiring::index_runner,
             token,
         ),
         server_configs: Hub::start_with(kube, namespaces, &few, |_| Vec::new(), token),
-        secrets: Hub::start_with(kube, namespaces, &options(10, 8_192), |_| Vec::new(), token),
+        secrets: Hub::start_with(
+            kube,
+            namespaces,
+            &options(10, 8_192, Form::Text),
+            |_| Vec::new(),
+            token,
+        ),
     }
 }
 

@@ -2,17 +2,12 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{self, MapAccess, SeqAccess, Visitor},
-};
-use serde_json::{Map, Number, Value};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
+use super::node::{Node, parse, parse_one, pieces};
 use crate::api::meta::API_VERSION_V1ALPHA1;
-
-/// Bytes of stack for the parser.
-const STACK: usize = 32 << 20;
 
 /// One object of a manifest.
 #[derive(Clone)]
@@ -25,8 +20,8 @@ pub struct Document {
     lines: BTreeMap<String, u64>,
 }
 
-/// Why a text could not be read at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a text, or a part of one, could not be read at all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
     /// Name of the file.
     pub file: String,
@@ -74,46 +69,79 @@ impl Document {
 
 /// Reads all objects of a YAML or JSON text: several documents, and lists as `kubectl get -o yaml` prints them. Empty documents are skipped.
 ///
-/// # Errors
-/// Fails as a whole where the text is no YAML, a document is no map, or a list holds something else than maps.
-pub fn read(file: &str, text: &str) -> Result<Vec<Document>, Unreadable> {
-    let unreadable = |line, message: &str| Unreadable {
-        file: file.to_owned(),
-        line,
-        message: message.to_owned(),
+/// What cannot be read is told, and hides no other document: where a text is no YAML, a document is no map, or a list holds something else than
+/// maps.
+pub fn read(file: &str, text: &str) -> (Vec<Document>, Vec<Unreadable>) {
+    let mut found = Found {
+        file,
+        documents: Vec::new(),
+        unreadable: Vec::new(),
     };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let roots = parse(text).map_err(|error| {
-        let line = error.location().map(|location| location.line());
-        unreadable(line, malformed(&error, text))
-    })?;
-    let mut documents = Vec::new();
-    for root in roots {
-        let line = root.referenced.line();
-        match root.value {
-            Node::Map(entries) if is_list(&entries) => {
-                for item in items(entries) {
-                    let line = item.referenced.line();
-                    let Node::Map(_) = &item.value else {
-                        return Err(unreadable(
-                            Some(line),
-                            "an item of a list must be an object",
-                        ));
-                    };
-                    documents.push(document(file, item));
+    match parse_one(text) {
+        Ok(roots) => found.take(roots, 0),
+        Err(error) => {
+            let pieces = pieces(text);
+            let texts: Vec<&str> = pieces.iter().map(|(_, piece)| *piece).collect();
+            for (parsed, (before, piece)) in parse(&texts).into_iter().zip(pieces) {
+                match parsed {
+                    Ok(roots) => found.take(roots, before),
+                    Err(error) => found.malformed(&error, piece, before),
                 }
             }
-            Node::Map(_) => documents.push(document(file, root)),
-            Node::Scalar(Value::Null) => {}
-            Node::Scalar(_) | Node::Sequence(_) => {
-                return Err(unreadable(
-                    Some(line),
-                    "not a Kubernetes object: it must be a map with apiVersion and kind",
-                ));
+            if found.unreadable.is_empty() {
+                // Broken only as a whole: too large, say.
+                found.malformed(&error, text, 0);
             }
         }
     }
-    Ok(documents)
+    (found.documents, found.unreadable)
+}
+
+/// What a text holds.
+struct Found<'a> {
+    file: &'a str,
+    documents: Vec<Document>,
+    unreadable: Vec<Unreadable>,
+}
+
+impl Found<'_> {
+    /// Takes over what was parsed, with `before` lines before it.
+    fn take(&mut self, roots: Vec<Spanned<Node>>, before: u64) {
+        for root in roots {
+            match root.value {
+                Node::Map(entries) if is_list(&entries) => {
+                    for item in items(entries) {
+                        if let Node::Map(_) = &item.value {
+                            self.documents.push(document(self.file, item, before));
+                        } else {
+                            let line = before + item.referenced.line();
+                            self.refuse(Some(line), "an item of a list must be an object");
+                        }
+                    }
+                }
+                Node::Map(_) => self.documents.push(document(self.file, root, before)),
+                Node::Scalar(Value::Null) => {}
+                Node::Scalar(_) | Node::Sequence(_) => self.refuse(
+                    Some(before + root.referenced.line()),
+                    "not a Kubernetes object: it must be a map with apiVersion and kind",
+                ),
+            }
+        }
+    }
+
+    fn malformed(&mut self, error: &serde_saphyr::Error, text: &str, before: u64) {
+        let line = error.location().map(|location| before + location.line());
+        self.refuse(line, malformed(error, text));
+    }
+
+    fn refuse(&mut self, line: Option<u64>, message: &str) {
+        self.unreadable.push(Unreadable {
+            file: self.file.to_owned(),
+            line,
+            message: message.to_owned(),
+        });
+    }
 }
 
 /// Says what is wrong with a text, without the parser's own words: they can repeat what is written there, and people keep Secrets beside.
@@ -128,31 +156,12 @@ fn malformed(error: &serde_saphyr::Error, text: &str) -> &'static str {
     }
 }
 
-/// Parses a text on a stack of its own: the parser takes much of it for each level of nesting, of which it allows 64.
-fn parse(text: &str) -> Result<Vec<Spanned<Node>>, serde_saphyr::Error> {
-    let parse = || {
-        let options = serde_saphyr::options! {
-            with_snippet: false,
-            budget: serde_saphyr::budget! { max_documents: 1_000_000, max_nodes: 10_000_000, max_events: 40_000_000 },
-        };
-        serde_saphyr::from_multiple_with_options(text, options)
-    };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK);
-        let parsed = thread
-            .spawn_scoped(scope, parse)
-            .map(std::thread::ScopedJoinHandle::join);
-        match parsed {
-            Ok(Ok(parsed)) => parsed,
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(error) => Err(serde::de::Error::custom(error)),
-        }
-    })
-}
-
-fn document(file: &str, root: Spanned<Node>) -> Document {
+fn document(file: &str, root: Spanned<Node>, before: u64) -> Document {
     let mut lines = BTreeMap::from([(String::new(), root.referenced.line())]);
     let object = value("", root.value, &mut lines);
+    for line in lines.values_mut() {
+        *line += before;
+    }
     Document {
         file: file.to_owned(),
         object,
@@ -210,80 +219,6 @@ fn value(path: &str, node: Node, lines: &mut BTreeMap<String, u64>) -> Value {
     }
 }
 
-/// A YAML node whose parts know their lines.
-enum Node {
-    Scalar(Value),
-    Sequence(Vec<Spanned<Self>>),
-    Map(Vec<(Spanned<String>, Spanned<Self>)>),
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NodeVisitor)
-    }
-}
-
-struct NodeVisitor;
-
-impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any YAML")
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
-        // Infinity and NaN are no JSON.
-        Ok(Node::Scalar(
-            Number::from_f64(value).map_or(Value::Null, Value::Number),
-        ))
-    }
-
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
-        Ok(Node::Scalar(Value::Null))
-    }
-
-    fn visit_none<E: de::Error>(self) -> Result<Node, E> {
-        self.visit_unit()
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Node, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = sequence.next_element()? {
-            items.push(item);
-        }
-        Ok(Node::Sequence(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
-        }
-        Ok(Node::Map(entries))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -291,8 +226,14 @@ mod tests {
 
     use super::*;
 
+    fn all(text: &str) -> Vec<Document> {
+        let (documents, unreadable) = read("f.yaml", text);
+        assert_eq!(unreadable, [], "{text}");
+        documents
+    }
+
     fn one(text: &str) -> Document {
-        let mut documents = read("f.yaml", text).unwrap();
+        let mut documents = all(text);
         assert_eq!(documents.len(), 1, "{text}");
         documents.remove(0)
     }
@@ -324,7 +265,7 @@ mod tests {
     fn takes_documents_lists_and_json_alike() {
         let text = "---\n# nothing\n---\nkind: A\n---\nkind: PoolList\nitems:\n- kind: B\n- kind: C\n...\n---\n";
         let kinds = |text: &str| -> Vec<(String, u64)> {
-            let documents = read("f", text).unwrap();
+            let documents = all(text);
             let kind = |document: &Document| {
                 (
                     document.object["kind"].as_str().unwrap_or("?").to_owned(),
@@ -371,12 +312,51 @@ mod tests {
             ("a: hunter2: x\n", Some(1)),
             ("hunter2: 1\nhunter2: 2\n", Some(2)),
         ] {
-            let error = read("f.yaml", text).err().unwrap();
+            let (_, mut unreadable) = read("f.yaml", text);
+            assert_eq!(unreadable.len(), 1, "{text:?}");
+            let error = unreadable.remove(0);
             assert!(!error.to_string().contains("hunter2"), "{error}");
             if line.is_some() {
                 assert_eq!(error.line, line, "{text:?}: {error}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_broken_hides_no_other_document() {
+        let broken = [
+            "a: [1\n",
+            "a: b: c\n",
+            "a: 1\na: 2\n",
+            "- 1\n",
+            "text\n",
+            "a: \"\n",
+            "kind: List\nitems: [1]\n",
+        ];
+        for broken in broken {
+            for head in ["", "# a comment\n", "%YAML 1.2\n---\n", "---\r\n"] {
+                let text = format!("{head}kind: A\n---\n{broken}--- # the next\nkind: B\nb: 1\n");
+                let (documents, unreadable) = read("f", &text);
+                let line = |of: &str| {
+                    let place = text.lines().position(|line| line == of).unwrap();
+                    u64::try_from(place + 1).unwrap()
+                };
+                let places: Vec<(u64, u64)> = documents
+                    .iter()
+                    .map(|document| (document.line(""), document.line("b")))
+                    .collect();
+                let (a, b) = (line("kind: A"), line("kind: B"));
+                assert_eq!(places, [(a, a), (b, b + 1)], "{text}");
+                assert_eq!(unreadable.len(), 1, "{text}\n{unreadable:?}");
+                let told = unreadable[0].line.unwrap_or(a + 2);
+                assert!((a + 2..=b).contains(&told), "{text}\n{unreadable:?}");
+            }
+        }
+        let (documents, unreadable) = read(
+            "f",
+            "a: [\n---\nb: [\n---\nkind: List\nitems: [{c: 1}, 2]\n",
+        );
+        assert_eq!((documents.len(), unreadable.len()), (1, 3));
     }
 
     #[test]
@@ -390,7 +370,10 @@ mod tests {
                 );
                 // A key that is no text names nothing in a Kubernetes object.
                 let is_plain = depth < 50 && open != "? ";
-                assert!(read("f", &text).is_ok() || !is_plain, "{open:?} {depth}");
+                assert!(
+                    read("f", &text).1.is_empty() || !is_plain,
+                    "{open:?} {depth}"
+                );
             }
         }
     }

@@ -3,6 +3,7 @@
 pub mod document;
 pub mod input;
 mod metadata;
+mod node;
 pub mod object;
 pub mod report;
 pub mod schema;
@@ -23,14 +24,9 @@ pub fn validate(inputs: &[Input], schemas: &Schemas, defaults: &PoolDefaults) ->
     let mut objects = Vec::new();
     let mut empty = Vec::new();
     for input in inputs {
-        let documents = match document::read(&input.name, &input.text) {
-            Ok(documents) => documents,
-            Err(fault) => {
-                report.unreadable.push(fault);
-                continue;
-            }
-        };
-        let before = objects.len();
+        let (documents, unreadable) = document::read(&input.name, &input.text);
+        let before = objects.len() + report.unreadable.len();
+        report.unreadable.extend(unreadable);
         for document in documents {
             let line = document.line("");
             match object::judge(document, schemas, defaults) {
@@ -43,7 +39,7 @@ pub fn validate(inputs: &[Input], schemas: &Schemas, defaults: &PoolDefaults) ->
                 Sort::Nameless | Sort::Foreign => {}
             }
         }
-        if input.named && objects.len() == before {
+        if input.named && objects.len() + report.unreadable.len() == before {
             empty.push(input.name.as_str());
         }
     }

@@ -15,6 +15,7 @@ use crate::api::v1beta1::{
 };
 use crate::domain::defaults::PoolDefaults;
 use crate::domain::field::FieldError;
+use crate::domain::judgement::{Judgement, Reference};
 use crate::domain::scope::Scope;
 use crate::domain::{credential, endpoint, entity, pool, server_config};
 
@@ -34,6 +35,8 @@ pub struct Object {
     pub faults: Vec<FieldError>,
     /// What is allowed and probably not meant: field and message.
     pub doubts: Vec<(String, String)>,
+    /// What it refers to.
+    pub references: Vec<Reference>,
 }
 
 /// What other objects have to do with an object.
@@ -43,46 +46,8 @@ pub enum Meaning {
     Pool(Pool),
     /// An Image.
     Image(Image),
-    /// Something else, which refers to these.
-    Other(Vec<Reference>),
-}
-
-/// A reference to an object of the same namespace.
-pub struct Reference {
-    /// Path of the field.
-    pub path: &'static str,
-    /// Kind of what is referred to.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-}
-
-impl Meaning {
-    /// Lists what the object refers to.
-    pub fn references(&self) -> Vec<Reference> {
-        match self {
-            Self::Pool(pool) => {
-                let scope = &pool.spec.github_scope_ref;
-                vec![
-                    reference("spec.githubScopeRef", &scope.kind, &scope.name),
-                    reference("spec.imageName", "Image", &pool.spec.image_name),
-                ]
-            }
-            Self::Image(_) => Vec::new(),
-            Self::Other(references) => references
-                .iter()
-                .map(|one| reference(one.path, &one.kind, &one.name))
-                .collect(),
-        }
-    }
-}
-
-fn reference(path: &'static str, kind: &str, name: &str) -> Reference {
-    Reference {
-        path,
-        kind: kind.to_owned(),
-        name: name.to_owned(),
-    }
+    /// Something else.
+    Other,
 }
 
 /// What a document is.
@@ -122,6 +87,7 @@ pub fn judge(document: Document, schemas: &Schemas, defaults: &PoolDefaults) -> 
         meaning: None,
         faults: Vec::new(),
         doubts: Vec::new(),
+        references: Vec::new(),
     };
     object.check_version(&version, schemas);
     if object.faults.is_empty() {
@@ -180,14 +146,14 @@ impl Object {
             // The schema has said what is missing.
             return;
         };
-        let Some((meaning, faults, doubts)) = rules(&self.kind, &self.name, object) else {
+        let Some((meaning, judged)) = rules(&self.kind, &self.name, object) else {
             if self.faults.is_empty() && self.kind != "Runner" {
                 let detail = "a field has a type that cannot be read";
                 self.faults.push(FieldError::wrong_type("spec", detail));
             }
             return;
         };
-        for fault in faults {
+        for fault in judged.faults {
             let path = self.document.written(&fault.path).to_owned();
             // What has the wrong type or is absent is told once, with all below it.
             let is_told = |known: &FieldError| {
@@ -198,11 +164,12 @@ impl Object {
                 self.faults.push(FieldError { path, ..fault });
             }
         }
-        for doubt in doubts {
+        for doubt in judged.doubts {
             let (path, message) = doubt.split_once(": ").unwrap_or(("", &doubt));
             let path = self.document.written(path).to_owned();
             self.doubts.push((path, message.to_owned()));
         }
+        self.references = judged.references;
         self.meaning = Some(meaning);
     }
 }
@@ -228,63 +195,24 @@ fn without_status(mut object: Value) -> Value {
     object
 }
 
-/// What the rules of a kind say: what the object means, its faults, its doubts.
-type Ruled = (Meaning, Vec<FieldError>, Vec<String>);
-
 /// Applies the rules of a kind; `None` when a field has the wrong type.
-fn rules(kind: &str, name: &str, object: Value) -> Option<Ruled> {
-    match kind {
+fn rules(kind: &str, name: &str, object: Value) -> Option<(Meaning, Judgement)> {
+    let judged = match kind {
         "Pool" => {
             let pool: Pool = decode(object)?;
-            let (faults, doubts) = (
-                pool::faults_when_written(&pool.spec),
-                pool::doubts(&pool.spec),
-            );
-            Some((Meaning::Pool(pool), faults, doubts))
+            let judged = pool::judge(None, &pool.spec);
+            return Some((Meaning::Pool(pool), judged));
         }
-        "Image" => Some((Meaning::Image(decode(object)?), Vec::new(), Vec::new())),
-        Repository::NAME => scope::<Repository>(object),
-        Organization::NAME => scope::<Organization>(object),
-        Enterprise::NAME => scope::<Enterprise>(object),
-        "GitHubCredential" => {
-            let spec = decode::<GitHubCredential>(object)?.spec;
-            let endpoint = reference(
-                "spec.endpointRef",
-                "GitHubEndpoint",
-                &spec.endpoint_ref.name,
-            );
-            let meaning = Meaning::Other(vec![endpoint]);
-            Some((
-                meaning,
-                credential::faults(&spec),
-                credential::doubts(&spec),
-            ))
-        }
-        "GitHubEndpoint" => {
-            let spec = decode::<GitHubEndpoint>(object)?.spec;
-            let doubts = endpoint::doubts(name, &spec);
-            Some((Meaning::Other(Vec::new()), endpoint::faults(&spec), doubts))
-        }
-        "GarmServerConfig" => {
-            let spec = decode::<GarmServerConfig>(object)?.spec;
-            let (faults, doubts) = (server_config::faults(&spec), server_config::doubts(&spec));
-            Some((Meaning::Other(Vec::new()), faults, doubts))
-        }
-        _ => None,
-    }
-}
-
-fn scope<K: Scope + DeserializeOwned>(object: Value) -> Option<Ruled> {
-    let object: K = decode(object)?;
-    let view = object.view();
-    let credentials = &view.credentials.name;
-    let references = vec![reference(
-        "spec.credentialsRef",
-        "GitHubCredential",
-        credentials,
-    )];
-    let (faults, doubts) = (entity::faults(&view), entity::doubts(&view));
-    Some((Meaning::Other(references), faults, doubts))
+        "Image" => return Some((Meaning::Image(decode(object)?), Judgement::default())),
+        Repository::NAME => entity::judge(None, &decode::<Repository>(object)?.view()),
+        Organization::NAME => entity::judge(None, &decode::<Organization>(object)?.view()),
+        Enterprise::NAME => entity::judge(None, &decode::<Enterprise>(object)?.view()),
+        "GitHubCredential" => credential::judge(None, &decode::<GitHubCredential>(object)?.spec),
+        "GitHubEndpoint" => endpoint::judge(name, &decode::<GitHubEndpoint>(object)?.spec),
+        "GarmServerConfig" => server_config::judge(&decode::<GarmServerConfig>(object)?.spec),
+        _ => return None,
+    };
+    Some((Meaning::Other, judged))
 }
 
 fn decode<K: DeserializeOwned>(object: Value) -> Option<K> {

@@ -55,7 +55,7 @@ struct Json<'a> {
     errors: usize,
     warnings: usize,
     findings: &'a [Finding],
-    unreadable: Vec<String>,
+    unreadable: &'a [Unreadable],
 }
 
 impl Report {
@@ -101,7 +101,7 @@ impl Report {
             errors: self.count(Severity::Error),
             warnings: self.count(Severity::Warning),
             findings: &self.findings,
-            unreadable: self.unreadable.iter().map(ToString::to_string).collect(),
+            unreadable: &self.unreadable,
         })
     }
 

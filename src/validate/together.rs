@@ -6,7 +6,7 @@ use super::finding;
 use super::object::{Meaning, Object};
 use super::report::{Finding, Severity};
 use crate::api::v1beta1::Pool;
-use crate::domain::duplicate::{Likeness, sentence};
+use crate::domain::duplicate::{Fingerprint, PoolImage, sentence};
 
 /// Names objects that are there twice, Pools that equal each other, and references that lead to no object of the set.
 pub fn findings(objects: &[Object]) -> Vec<Finding> {
@@ -29,7 +29,7 @@ pub fn findings(objects: &[Object]) -> Vec<Finding> {
         }
     }
     for object in objects {
-        for reference in object.meaning.iter().flat_map(Meaning::references) {
+        for reference in &object.references {
             let key = (
                 reference.kind.as_str(),
                 object.namespace.as_str(),
@@ -56,17 +56,21 @@ fn place(object: &Object) -> String {
 /// Names every Pool that equals one before it, as admission would refuse it.
 fn duplicates(objects: &[Object], known: &HashMap<(&str, &str, &str), &Object>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut first: HashMap<(&str, String, Image), (&Object, &Pool)> = HashMap::new();
+    let mut first: HashMap<(&str, Fingerprint, PoolImage<'_>), (&Object, &Pool)> = HashMap::new();
     for object in objects {
         let Some(Meaning::Pool(pool)) = &object.meaning else {
             continue;
         };
-        let likeness = Likeness::of(&pool.spec);
-        let image = image(&object.namespace, &likeness.image, known);
+        let name = pool.spec.image_name.as_str();
+        let image = known.get(&("Image", object.namespace.as_str(), name));
+        let image = image.and_then(|object| match &object.meaning {
+            Some(Meaning::Image(image)) => Some(image),
+            _ => None,
+        });
         let key = (
             object.namespace.as_str(),
-            likeness.fingerprint.to_string(),
-            image,
+            Fingerprint::of(&pool.spec),
+            PoolImage::of(name, image),
         );
         match first.get(&key) {
             Some((other, _)) if other.name == object.name && !object.name.is_empty() => {}
@@ -85,20 +89,4 @@ fn duplicates(objects: &[Object], known: &HashMap<(&str, &str, &str), &Object>) 
         }
     }
     findings
-}
-
-/// What an Image means: its tag where it is known, else its name.
-#[derive(Eq, Hash, PartialEq)]
-enum Image {
-    Tag(String),
-    Name(String),
-}
-
-fn image(namespace: &str, name: &str, known: &HashMap<(&str, &str, &str), &Object>) -> Image {
-    let object = known.get(&("Image", namespace, name));
-    let tag = object.and_then(|object| match &object.meaning {
-        Some(Meaning::Image(image)) => image.spec.tag.clone().filter(|tag| !tag.is_empty()),
-        _ => None,
-    });
-    tag.map_or_else(|| Image::Name(name.to_owned()), Image::Tag)
 }

@@ -143,7 +143,7 @@ async fn busy(ground: &Ground, version: GarmVersion) -> Result<()> {
             ],
         "{writes:#?}"
     );
-    ensure!(world.events("small", "Normal", "Deleting").await?.len() == 1);
+    world.wait_events("small", "Normal", "Deleting", 1).await?;
     ensure_no_warning(&world).await?;
     world.wait_ready("pool", "large").await?;
     world.finish(operator).await

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use base64::Engine as _;
 use garm_operator::generate::webhooks::{CaBundle, objects};
 use garm_operator_ground::poll::{Seen, poll_until};
@@ -102,24 +102,40 @@ pub async fn configure(
 ) -> Result<()> {
     let mut namespaces = vec![place.namespace.as_str()];
     namespaces.extend(more);
-    let ca = base64::engine::general_purpose::STANDARD.encode(&certificates.ca_pem);
-    let selector = json!({"matchExpressions": [{
-        "key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces,
-    }]});
-    for mut object in objects(CaBundle::Open) {
-        let Some(webhooks) = object["webhooks"].as_array_mut() else {
-            continue;
-        };
-        for webhook in webhooks {
-            let path = webhook["clientConfig"]["service"]["path"].clone();
-            let path = path.as_str().context("a webhook has a path")?;
-            webhook["clientConfig"] = json!({"url": format!("{url}{path}"), "caBundle": ca});
-            webhook["namespaceSelector"] = selector.clone();
-        }
+    for mut object in configurations(url, Some(&certificates.ca_pem), &namespaces)? {
         object["metadata"]["name"] = Value::from(place.namespace.as_str());
         place
             .kubectl(&["apply", "-f", "-"], &object.to_string())
             .await?;
     }
     Ok(())
+}
+
+/// The shipped configurations, validating and mutating, with webhooks below this URL. Only objects of `namespaces` are asked about, all if there are
+/// none.
+pub fn configurations(url: &str, ca_pem: Option<&str>, namespaces: &[&str]) -> Result<[Value; 2]> {
+    let mut found = objects(CaBundle::Open);
+    found.retain(|object| object["webhooks"].is_array());
+    for webhook in found
+        .iter_mut()
+        .filter_map(|object| object["webhooks"].as_array_mut())
+        .flatten()
+    {
+        let path = webhook["clientConfig"]["service"]["path"].clone();
+        let path = path.as_str().context("a webhook has a path")?;
+        webhook["clientConfig"] = json!({"url": format!("{url}{path}")});
+        if let Some(pem) = ca_pem {
+            let pem = base64::engine::general_purpose::STANDARD.encode(pem);
+            webhook["clientConfig"]["caBundle"] = pem.into();
+        }
+        if !namespaces.is_empty() {
+            webhook["namespaceSelector"] = json!({"matchExpressions": [{
+                "key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces,
+            }]});
+        }
+    }
+    let count = found.len();
+    found
+        .try_into()
+        .map_err(|_| anyhow!("{count} configurations are shipped"))
 }

@@ -107,6 +107,22 @@ impl<'a> Place<'a> {
         Ok(events)
     }
 
+    /// Waits until there are exactly that many events about an object, of this type and reason; answers them. They come after what they tell.
+    pub async fn wait_events(
+        &self,
+        name: &str,
+        type_: &str,
+        reason: &str,
+        count: usize,
+    ) -> Result<Vec<Value>> {
+        let what = format!("{count} events {type_} {reason} about {name}");
+        poll_until(SOON, &what, async || {
+            let events = self.events(name, type_, reason).await?;
+            Ok(Seen::when(events, |events| events.len() == count))
+        })
+        .await
+    }
+
     fn api(&self, kind: &str) -> Result<Api<DynamicObject>> {
         let resource = match kind.trim_end_matches('s') {
             "githubendpoint" => ApiResource::erase::<GitHubEndpoint>(&()),

@@ -67,10 +67,8 @@ async fn kept(world: &World<'_>, kind: &str, name: &str, route: &str, answer: Fa
     ensure!(writes.len() <= 2, "{:#?}", told(&writes));
     let object = world.object(kind, name).await?;
     ensure!(condition(&object, "Ready")["status"] == "False", "{object}");
-    ensure!(
-        world.events(name, "Normal", "Deleting").await?.len() == 1,
-        "the beginning is told once"
-    );
+    // The beginning is told once.
+    world.wait_events(name, "Normal", "Deleting", 1).await?;
     rule.remove();
     world.wait_gone(kind, name).await
 }
@@ -85,8 +83,7 @@ async fn kept_pool(ground: &Ground, version: GarmVersion) -> Result<()> {
     }
     // What is in use is waited for.
     ensure!(world.events("small", "Warning", "Error").await?.is_empty());
-    let told = world.events("large", "Warning", "Error").await?;
-    ensure!(told.len() == 1, "{told:?}");
+    world.wait_events("large", "Warning", "Error", 1).await?;
     world.finish(operator).await
 }
 
@@ -304,8 +301,7 @@ async fn refused_changes(ground: &Ground, version: GarmVersion) -> Result<()> {
             fields(before) == fields(after),
             "{kind} {name} lost something"
         );
-        let told = world.events(name, "Warning", "Error").await?;
-        ensure!(told.len() == 1, "{told:?}");
+        world.wait_events(name, "Warning", "Error", 1).await?;
         rule.remove();
         world.wait_ready(kind, name).await?;
     }

@@ -19,7 +19,8 @@ pub fn register(suite: &mut Suite) {
     suite.test("a_forbidden_watch_stops_nothing_else_and_shows", forbidden);
 }
 
-const KINDS: [&str; 9] = [
+/// Plural names of our kinds.
+pub const KINDS: [&str; 9] = [
     "enterprises",
     "garmserverconfigs",
     "githubcredentials",
@@ -32,7 +33,7 @@ const KINDS: [&str; 9] = [
 ];
 
 /// What the operator needs in a namespace; `events` is the API group of the events it may write.
-fn rights(events: &str, kinds: &[&str]) -> Value {
+pub fn rights(events: &str, kinds: &[&str]) -> Value {
     let group = "garm-operator.mercedes-benz.com";
     let below = |what: &str| -> Vec<String> {
         let kinds = kinds.iter();
@@ -82,7 +83,7 @@ async fn one_namespace(ground: &Ground, version: GarmVersion) -> Result<()> {
         .with_rights(&rights("events.k8s.io", &KINDS))
         .await?;
     let operator = world.settled_operator(&world.command()).await?;
-    ensure!(!world.events("small", "Normal", "Info").await?.is_empty());
+    world.wait_events("small", "Normal", "Info", 1).await?;
     world
         .change("pool", "small", json!({"spec": {"maxRunners": 5}}))
         .await?;

@@ -8,7 +8,7 @@ use garm_operator_ground::poll::{Seen, poll_until};
 use garm_operator_ground::proxy::{Fault, Matcher};
 use garm_operator_ground::servers::GarmVersion;
 use garm_operator_ground::{Ground, Job, Owner};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::documents::entity;
 use crate::world::{SOON, World, pool, secret, told};
@@ -145,21 +145,6 @@ async fn labels(ground: &Ground, version: GarmVersion) -> Result<()> {
     world.finish(operator).await
 }
 
-/// Waits until there are this many events of a type and reason about the pool; answers them.
-async fn wait_events(
-    world: &World<'_>,
-    type_: &str,
-    reason: &str,
-    count: usize,
-) -> Result<Vec<Value>> {
-    let what = format!("{count} events {type_} {reason}");
-    poll_until(SOON, &what, async || {
-        let events = world.events("small", type_, reason).await?;
-        Ok(Seen::when(events, |events| events.len() == count))
-    })
-    .await
-}
-
 /// Waits until an event tells that an idle runner is removed; GARM may make another one for the job, which goes as well.
 async fn wait_scaling(world: &World<'_>) -> Result<()> {
     poll_until(SOON, "the idle runner is scaled down", async || {
@@ -187,12 +172,12 @@ async fn life(ground: &Ground, version: GarmVersion) -> Result<()> {
     world.apply(&documents).await?;
     world.wait_ready("pool", "small").await?;
     world.wait_idle_runners(1).await?;
-    wait_events(&world, "Normal", "Info", 1).await?;
+    world.wait_events("small", "Normal", "Info", 1).await?;
 
     world
         .change("pool", "small", json!({"spec": {"maxRunners": 1}}))
         .await?;
-    wait_events(&world, "Normal", "Updating", 1).await?;
+    world.wait_events("small", "Normal", "Updating", 1).await?;
     // A job that waits keeps GARM itself from scaling down.
     let owner = Owner::repository("acme", "tools");
     let job = Job::new(owner, "planted-webhook-secret", &["small", "linux"]);
@@ -201,7 +186,7 @@ async fn life(ground: &Ground, version: GarmVersion) -> Result<()> {
     world
         .change("pool", "small", json!({"spec": {"minIdleRunners": 0}}))
         .await?;
-    wait_events(&world, "Normal", "Updating", 2).await?;
+    world.wait_events("small", "Normal", "Updating", 2).await?;
     wait_scaling(&world).await?;
     ensure!(
         world.garm_count(mark, "DELETE /instances/{name}") > 0,
@@ -216,7 +201,7 @@ async fn life(ground: &Ground, version: GarmVersion) -> Result<()> {
         .patch("pool", "small", json!({"spec": {"maxRunners": 4}}))
         .await?;
     world.wait_for("20 failures", || fault.hits() >= 20).await?;
-    let failures = wait_events(&world, "Warning", "Error", 1).await?;
+    let failures = world.wait_events("small", "Warning", "Error", 1).await?;
     let note = failures[0]["note"].as_str().unwrap_or_default();
     ensure!(note.contains("not today"), "{note}");
     let counted = failures[0]["series"]["count"].as_u64().unwrap_or_default();
@@ -226,7 +211,7 @@ async fn life(ground: &Ground, version: GarmVersion) -> Result<()> {
 
     world.delete("pool", "small").await?;
     world.wait_gone("pool", "small").await?;
-    wait_events(&world, "Normal", "Deleting", 1).await?;
+    world.wait_events("small", "Normal", "Deleting", 1).await?;
     let reasons = [
         "Creating", "Updating", "Deleting", "Scaling", "Error", "Info",
     ];

@@ -57,7 +57,7 @@ fn check(bytes: &[u8]) {
             assert!(!fault.to_string().contains(SECRET), "{fault}");
         }
     }
-    let faults = pool::faults_when_written(&spec(&text));
+    let faults = pool::judge(None, &spec(&text)).faults;
     assert_eq!(
         faults.iter().any(|one| one.path == "spec.extraSpecs"),
         !is_good

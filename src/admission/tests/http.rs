@@ -1,3 +1,5 @@
+use axum::extract::Extension;
+
 use super::*;
 use crate::controllers::testing::hubs;
 use crate::runtime::testing::{FakeApi, Reply};
@@ -153,4 +155,43 @@ async fn a_panic_is_answered_and_the_process_goes_on() {
     for _ in 0..3 {
         assert_eq!(post(&router, "/broken", "{}").await.0, 500);
     }
+}
+
+#[tokio::test]
+async fn work_that_cannot_be_called_off_keeps_its_turn_when_its_request_is_given_up() {
+    let (start, started) = std::sync::mpsc::channel::<()>();
+    let started = Arc::new(std::sync::Mutex::new(started));
+    let long = move |Extension(turn): Extension<router::Turn>| {
+        let started = Arc::clone(&started);
+        async move {
+            let work = move || started.lock().unwrap().recv().is_ok();
+            router::beside(turn, work).await.unwrap().to_string()
+        }
+    };
+    let impatient = Settings {
+        answer: Duration::from_millis(100),
+        ..settings()
+    };
+    let turns = Arc::new(tokio::sync::Semaphore::new(1));
+    let metrics = Metrics::new();
+    let guard = router::Guard::new(&impatient, &turns, metrics.webhook("/long"));
+    let router = router::guarded("/long", axum::routing::post(long), 1024, guard);
+    assert_eq!(post(&router, "/long", "{}").await.0, 504);
+    assert_eq!(
+        post(&router, "/long", "{}").await.0,
+        503,
+        "it is still worked on"
+    );
+    start.send(()).unwrap();
+    // Its turn is free again; the next one has work of its own.
+    let free = async {
+        while turns.available_permits() == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), free)
+        .await
+        .unwrap();
+    start.send(()).unwrap();
+    assert_eq!(post(&router, "/long", "{}").await, (200, b"true".to_vec()));
 }

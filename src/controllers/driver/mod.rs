@@ -55,16 +55,14 @@ async fn salvage<C: Controller>(controller: &C, invalid: &Invalid) -> Next {
         invalid.error
     );
     tracing::warn!(object = %ObjectKey::of(&invalid.metadata), kind = C::NAME, error = %invalid.error, "stored object cannot be read");
-    context
-        .publish::<C::Object>(
-            C::COMPONENT,
-            &invalid.metadata,
-            EventType::Warning,
-            event::ERROR,
-            "Decode",
-            &note,
-        )
-        .await;
+    context.publish::<C::Object>(
+        C::COMPONENT,
+        &invalid.metadata,
+        EventType::Warning,
+        event::ERROR,
+        "Decode",
+        &note,
+    );
     Next::After(context.resync())
 }
 
@@ -85,17 +83,14 @@ pub async fn pass<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next
         Disposition::ForceRelease => {
             let note = "let go without asking GARM; what GARM holds of it stays there";
             tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, "{note}");
-            controller
-                .context()
-                .publish::<C::Object>(
-                    C::COMPONENT,
-                    object.meta(),
-                    EventType::Warning,
-                    event::DELETING,
-                    "ForceDelete",
-                    note,
-                )
-                .await;
+            controller.context().publish::<C::Object>(
+                C::COMPONENT,
+                object.meta(),
+                EventType::Warning,
+                event::DELETING,
+                "ForceDelete",
+                note,
+            );
             release(controller, &object).await
         }
         Disposition::Delete if controller.lets_go(&object) => release(controller, &object).await,
@@ -143,16 +138,14 @@ async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
         Err(next) => return next,
     };
     if C::ANNOUNCES_DELETION && meta::is_terminating(object.meta()) && !was_deleting(&*object) {
-        context
-            .publish::<C::Object>(
-                C::COMPONENT,
-                object.meta(),
-                EventType::Normal,
-                event::DELETING,
-                "Delete",
-                "removing it from GARM",
-            )
-            .await;
+        context.publish::<C::Object>(
+            C::COMPONENT,
+            object.meta(),
+            EventType::Normal,
+            event::DELETING,
+            "Delete",
+            "removing it from GARM",
+        );
     }
     match bring(controller, object).await {
         Err(next) => next,
@@ -283,16 +276,14 @@ async fn apply<C: Controller>(
                     }
                     if let Some((reason, note)) = &effect.event {
                         tracing::info!(object = %ObjectKey::of(object.meta()), kind = C::NAME, change = %note, "worked on GARM");
-                        context
-                            .publish::<C::Object>(
-                                C::COMPONENT,
-                                object.meta(),
-                                EventType::Normal,
-                                reason,
-                                "Reconcile",
-                                note,
-                            )
-                            .await;
+                        context.publish::<C::Object>(
+                            C::COMPONENT,
+                            object.meta(),
+                            EventType::Normal,
+                            reason,
+                            "Reconcile",
+                            note,
+                        );
                     }
                 }
                 Err(verdict) => {
@@ -309,27 +300,24 @@ async fn apply<C: Controller>(
     Ok((object, plan))
 }
 
-/// Makes the call of a step. What is told of its beginning goes out meanwhile: the call waits for no event.
+/// Makes the call of a step, and tells of its beginning.
 async fn carry_out<C: Controller>(
     controller: &C,
     object: &C::Object,
     observed: &mut C::Observed,
     step: &C::Step,
 ) -> Result<Effect, Verdict> {
-    let call = controller.execute(object, observed, step);
-    let Some(note) = controller.announcement(step) else {
-        return call.await;
-    };
-    let context = controller.context();
-    let told = context.publish::<C::Object>(
-        C::COMPONENT,
-        object.meta(),
-        EventType::Normal,
-        event::CREATING,
-        "Create",
-        &note,
-    );
-    tokio::join!(call, told).0
+    if let Some(note) = controller.announcement(step) {
+        controller.context().publish::<C::Object>(
+            C::COMPONENT,
+            object.meta(),
+            EventType::Normal,
+            event::CREATING,
+            "Create",
+            &note,
+        );
+    }
+    controller.execute(object, observed, step).await
 }
 
 #[cfg(test)]

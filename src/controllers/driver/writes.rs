@@ -147,16 +147,14 @@ pub(super) async fn stand<C: Controller>(
             // A failure is logged by the worker, with the pause that follows it.
             tracing::warn!(object = %ObjectKey::of(object.meta()), kind = C::NAME, reason = action, error = %note, "the spec cannot work");
         }
-        context
-            .publish::<C::Object>(
-                C::COMPONENT,
-                object.meta(),
-                EventType::Warning,
-                event::ERROR,
-                action,
-                note,
-            )
-            .await;
+        context.publish::<C::Object>(
+            C::COMPONENT,
+            object.meta(),
+            EventType::Warning,
+            event::ERROR,
+            action,
+            note,
+        );
     }
     let rest = wake.map_or_else(|| context.resync(), |wake| wake.min(context.resync()));
     match verdict {

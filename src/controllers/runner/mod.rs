@@ -23,7 +23,7 @@ use crate::runtime::client::explain;
 use crate::runtime::hub::Hub;
 use crate::runtime::worker::Next;
 
-pub use names::{Names, instance_index};
+pub use names::{Names, instance_index, instance_name};
 
 /// Reconciles Runners.
 pub struct Runners {

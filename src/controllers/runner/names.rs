@@ -10,9 +10,15 @@ use crate::controllers::Context;
 use crate::domain::runner::{distinct_object_name, object_name};
 use crate::runtime::ObjectKey;
 
-/// Index value under which a Runner is found by the exact name of its instance.
-pub fn instance_index(namespace: &str, instance: &str) -> String {
-    format!("instance:{namespace}/{instance}")
+/// Index value under which the Runners of all namespaces are found by the exact name of their instance.
+pub fn instance_index(instance: &str) -> String {
+    format!("instance:{instance}")
+}
+
+/// The name of the instance that an object stands for, once its status tells it.
+pub fn instance_name(object: &Runner) -> Option<&str> {
+    let name = object.status.as_ref()?.name.as_deref();
+    name.filter(|name| !name.is_empty())
 }
 
 /// Remembers names that were given out; objects whose status tells the instance need no memory.
@@ -31,14 +37,15 @@ impl Names {
     /// that, a distinct one.
     pub fn key(&self, context: &Context, namespace: &str, instance: &str) -> ObjectKey {
         let hub = &context.hubs.runners;
-        if let Some(existing) = hub.by(&instance_index(namespace, instance)).first() {
-            return ObjectKey::of(&existing.metadata);
+        let existing = hub.keys_by(&instance_index(instance)).into_iter();
+        if let Some(key) = existing.into_iter().find(|key| key.namespace == namespace) {
+            return key;
         }
         let plain = ObjectKey::new(namespace, object_name(instance));
         let mut given = self.lock();
         let taken_by_object = hub
             .valid(&plain)
-            .and_then(|object| stored_name(&object).map(str::to_owned));
+            .and_then(|object| instance_name(&object).map(str::to_owned));
         let taken = taken_by_object
             .or_else(|| given.get(&plain).cloned())
             .is_some_and(|other| other != instance);
@@ -56,7 +63,7 @@ impl Names {
     /// Gives the instance of a key: from the object's status, from memory, or by trying all instances against an object that an earlier
     /// process made and could not finish, or that the Go operator made under the lower-cased name.
     pub fn instance_of(&self, context: &Context, object: &Runner) -> Option<String> {
-        if let Some(name) = stored_name(object) {
+        if let Some(name) = instance_name(object) {
             return Some(name.to_owned());
         }
         let key = ObjectKey::of(&object.metadata);
@@ -79,13 +86,4 @@ impl Names {
     pub fn forget(&self, key: &ObjectKey) {
         self.lock().remove(key);
     }
-}
-
-fn stored_name(object: &Runner) -> Option<&str> {
-    object
-        .status
-        .as_ref()?
-        .name
-        .as_deref()
-        .filter(|name| !name.is_empty())
 }

@@ -54,27 +54,38 @@ pub async fn execute(
             let webhook = observed.webhook.get_or_insert_default();
             Ok(act(context, tries, &observed.uid, (kind, id), webhook, *action).await)
         }
-        Step::Delete { id } => match context.garm.delete_entity(kind, id).await {
-            Ok(()) | Err(garm::Error::NotFound) => {
-                observed.actual = None;
-                tries.forget(&observed.uid);
-                Ok(Effect::default())
-            }
-            Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
-                reason: reasons::WAITING_FOR_DEPENDANTS,
-                message: format!("GARM does not delete the {} yet: {details}", kind.word()),
+        Step::Delete { id } => delete(context, tries, kind, observed, id).await,
+    }
+}
+
+/// Deletes the entity, which GARM does only without pools and with a manager that runs.
+async fn delete(
+    context: &Context,
+    tries: &Tries,
+    kind: EntityKind,
+    observed: &mut Observed,
+    id: &str,
+) -> Result<Effect, Verdict> {
+    match context.garm.delete_entity(kind, id).await {
+        Ok(()) | Err(garm::Error::NotFound) => {
+            observed.actual = None;
+            tries.forget(&observed.uid);
+            Ok(Effect::default())
+        }
+        Err(garm::Error::BadRequest { details }) => Err(Verdict::Pace {
+            reason: reasons::WAITING_FOR_DEPENDANTS,
+            message: format!("GARM does not delete the {} yet: {details}", kind.word()),
+            after: context.deletion_pace(),
+        }),
+        Err(garm::Error::Conflict { .. } | garm::Error::Unauthorized { .. }) => {
+            Err(Verdict::Pace {
+                reason: reasons::POOL_MANAGER_NOT_RUNNING,
+                message: "GARM's pool manager does not run; deletion goes on when it does"
+                    .to_owned(),
                 after: context.deletion_pace(),
-            }),
-            Err(garm::Error::Conflict { .. } | garm::Error::Unauthorized { .. }) => {
-                Err(Verdict::Pace {
-                    reason: reasons::POOL_MANAGER_NOT_RUNNING,
-                    message: "GARM's pool manager does not run; deletion goes on when it does"
-                        .to_owned(),
-                    after: context.deletion_pace(),
-                })
-            }
-            Err(error) => Err(Verdict::garm(&error)),
-        },
+            })
+        }
+        Err(error) => Err(Verdict::garm(&error)),
     }
 }
 

@@ -4,10 +4,10 @@ use kube::{Resource, ResourceExt};
 
 use crate::api::meta;
 use crate::api::v1beta1::{GitHubCredential, GitHubEndpoint, Image, Pool, Runner};
-use crate::controllers::duplicates::{likeness_index, tag, tag_index};
-use crate::controllers::runner::instance_index;
+use crate::controllers::duplicates::{likeness_index, tag_index};
+use crate::controllers::runner::{instance_index, instance_name};
 use crate::controllers::scope::full_name;
-use crate::domain::duplicate::Likeness;
+use crate::domain::duplicate::{Likeness, tag};
 use crate::domain::reference::{id_index, name_index, reference_index, uid_index};
 use crate::domain::scope::Scope;
 
@@ -87,21 +87,10 @@ pub fn index_pool(object: &Pool) -> Vec<String> {
 /// Index values of a Runner.
 pub fn index_runner(object: &Runner) -> Vec<String> {
     let namespace = object.namespace().unwrap_or_default();
-    let name = object
-        .status
-        .as_ref()
-        .and_then(|status| status.name.as_deref());
+    let name = instance_name(object);
     let owners = object.owner_references().iter();
     let pool = owners
         .filter(|owner| owner.kind == Pool::kind(&()))
         .map(|owner| reference_index("pool", &namespace, &owner.name));
-    name.into_iter()
-        .flat_map(|name| [instance_index(&namespace, name), instance_name_index(name)])
-        .chain(pool)
-        .collect()
-}
-
-/// Index value under which Runners of all namespaces are found by the name of their instance.
-pub(super) fn instance_name_index(instance: &str) -> String {
-    format!("instance-name:{instance}")
+    name.into_iter().map(instance_index).chain(pool).collect()
 }

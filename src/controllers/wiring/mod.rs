@@ -15,21 +15,20 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use index::instance_name_index;
 pub use index::{
     index_credential, index_endpoint, index_image, index_pool, index_runner, index_scope,
 };
 pub use queues::Queues;
 use queues::{
-    Add, wake, wake_if_terminating, wake_others, wake_referrers, wake_self, wake_terminating,
-    wake_with, with_rivals,
+    Add, wake, wake_if_terminating, wake_keys, wake_others, wake_referrers, wake_self,
+    wake_terminating, wake_with, with_rivals,
 };
 use twins::Twins;
 
 use crate::api::meta;
 use crate::api::v1beta1::{Enterprise, Organization, Pool, Repository};
 use crate::controllers::Context;
-use crate::controllers::runner::Names;
+use crate::controllers::runner::{Names, instance_index, instance_name};
 use crate::controllers::scope::{ScopeObject, full_name};
 use crate::domain::reference::{id_index, name_index, reference_index};
 use crate::domain::scope::kind_of_reference;
@@ -338,8 +337,8 @@ impl Wiring {
 
     /// Wakes the object of an instance, or what makes it.
     fn runner_of(&self, name: &str, pools: &[Arc<Pool>]) {
-        let known = self.context.hubs.runners.by(&instance_name_index(name));
-        wake(&self.queues.runners, &known);
+        let known = self.context.hubs.runners.keys_by(&instance_index(name));
+        wake_keys(Queue::add, &self.queues.runners, &known);
         if !known.is_empty() || !self.context.runner_reconciliation {
             return;
         }
@@ -364,20 +363,18 @@ impl Wiring {
     fn unmatched_instances(&self) {
         let hubs = &self.context.hubs;
         let garm = &self.context.garm;
-        for runner in hubs.runners.all() {
-            let name = runner.status.as_ref().and_then(|s| s.name.as_deref());
+        for key in hubs.runners.keys() {
+            let runner = hubs.runners.valid(&key);
+            let name = runner.as_ref().and_then(|runner| instance_name(runner));
             if name.is_none_or(|name| garm.instance(name).is_none()) {
-                self.queues.runners.add(ObjectKey::of(&runner.metadata));
+                self.queues.runners.add(key);
             }
         }
         for pool in hubs.pools.all() {
             let id = pool.status.as_ref().map_or("", |status| status.id.as_str());
             for instance in garm.instances_of(id) {
-                if hubs
-                    .runners
-                    .by(&instance_name_index(&instance.name))
-                    .is_empty()
-                {
+                let index = instance_index(&instance.name);
+                if hubs.runners.keys_by(&index).is_empty() {
                     self.runner_of(&instance.name, std::slice::from_ref(&pool));
                 }
             }
@@ -434,7 +431,7 @@ impl Wiring {
         wake_with(add, &self.queues.credentials, &hubs.credentials.all());
         self.wake_scopes(add);
         wake_with(add, &self.queues.pools, &hubs.pools.all());
-        wake_with(add, &self.queues.runners, &hubs.runners.all());
+        wake_keys(add, &self.queues.runners, &hubs.runners.keys());
     }
 }
 

@@ -73,6 +73,12 @@ pub(super) fn wake<K: Object>(queue: &Queue, objects: &[Arc<K>]) {
     wake_with(Queue::add, queue, objects);
 }
 
+pub(super) fn wake_keys(add: Add, queue: &Queue, keys: &[ObjectKey]) {
+    for key in keys {
+        add(queue, key.clone());
+    }
+}
+
 pub(super) fn wake_with<K: Object>(add: Add, queue: &Queue, objects: &[Arc<K>]) {
     for object in objects {
         add(queue, ObjectKey::of(object.meta()));

@@ -7,6 +7,7 @@ use crate::api::refs::TypedRef;
 use crate::api::v1beta1::{PoolSpec, Repository};
 use crate::domain::defaults::PoolDefaults;
 use crate::domain::field::FieldError;
+use crate::domain::judgement::{Judgement, Reference};
 use crate::domain::{
     reference,
     scope::{self, Scope},
@@ -15,6 +16,21 @@ use crate::domain::{
 /// Longest tag for which GARM's database has room.
 const MAX_TAG: usize = 64;
 
+/// Judges a spec that somebody writes, and what it makes of the one that was there.
+pub fn judge(old: Option<&PoolSpec>, spec: &PoolSpec) -> Judgement {
+    let mut faults = faults_when_written(spec);
+    faults.extend(old.iter().flat_map(|old| faults_of_update(old, spec)));
+    let scope = &spec.github_scope_ref;
+    Judgement {
+        faults,
+        doubts: doubts(spec),
+        references: vec![
+            Reference::new("spec.githubScopeRef", &scope.kind, &scope.name),
+            Reference::new("spec.imageName", "Image", &spec.image_name),
+        ],
+    }
+}
+
 /// Names what is wrong with a spec, all faults at once.
 pub fn faults(spec: &PoolSpec) -> Vec<FieldError> {
     check(spec).1
@@ -22,7 +38,7 @@ pub fn faults(spec: &PoolSpec) -> Vec<FieldError> {
 
 /// Names what is wrong with a spec that somebody writes now. Stricter than [`faults`] where stored objects may hold what works, but not as it
 /// was meant.
-pub fn faults_when_written(spec: &PoolSpec) -> Vec<FieldError> {
+fn faults_when_written(spec: &PoolSpec) -> Vec<FieldError> {
     let mut errors = faults(spec);
     if spec.runner_bootstrap_timeout == 0 {
         errors.push(bootstrap_timeout(0));
@@ -40,7 +56,7 @@ pub fn faults_when_written(spec: &PoolSpec) -> Vec<FieldError> {
 }
 
 /// Names the fields of `new` that GARM cannot change from what they are in `old`. A field that was empty may be filled in.
-pub fn faults_of_update(old: &PoolSpec, new: &PoolSpec) -> Vec<FieldError> {
+fn faults_of_update(old: &PoolSpec, new: &PoolSpec) -> Vec<FieldError> {
     let (was, is) = (&old.github_scope_ref, &new.github_scope_ref);
     [
         ("spec.providerName", &old.provider_name, &new.provider_name),
@@ -54,7 +70,7 @@ pub fn faults_of_update(old: &PoolSpec, new: &PoolSpec) -> Vec<FieldError> {
 }
 
 /// Names what is allowed and probably not meant.
-pub fn doubts(spec: &PoolSpec) -> Vec<String> {
+fn doubts(spec: &PoolSpec) -> Vec<String> {
     let mut doubts = Vec::new();
     let group = spec.github_runner_group.as_deref().unwrap_or_default();
     if spec.github_scope_ref.kind == Repository::NAME && !group.is_empty() {

@@ -24,7 +24,7 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +32,7 @@ use self::{guard::Guarded, health::Health, store::Store};
 pub use self::{
     guard::Invalid,
     state::{HubState, ScopeState, Watching},
-    store::{HubEvent, Index, Stored},
+    store::{Form, HubEvent, Index, Stored},
 };
 use super::{ObjectKey, client};
 use crate::telemetry::metrics::{HubMetrics, Metrics};
@@ -49,6 +49,8 @@ pub struct Options {
     /// Events kept for a subscriber that is behind, rounded up to a power of two; about 100 bytes each. Kinds with
     /// more objects than this have a late subscriber go through all of them once more.
     pub capacity: usize,
+    /// How objects are kept.
+    pub form: Form,
     /// Length of one watch request. A connection that died silently is noticed after this and 5 s.
     pub watch_timeout: Duration,
     /// Where the watch reports; nowhere for `None`.
@@ -60,6 +62,7 @@ impl Default for Options {
         Self {
             page_size: 500,
             capacity: 2048,
+            form: Form::Decoded,
             watch_timeout: Duration::from_secs(180),
             metrics: None,
         }
@@ -102,6 +105,7 @@ impl<K> Debug for Hub<K> {
 pub trait Watched:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + DeserializeOwned
+    + Serialize
     + Clone
     + Debug
     + Send
@@ -113,6 +117,7 @@ pub trait Watched:
 impl<K> Watched for K where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + DeserializeOwned
+        + Serialize
         + Clone
         + Debug
         + Send
@@ -195,6 +200,7 @@ impl<K: Watched> Hub<K> {
                 &format!("{}/", crate::api::meta::GROUP),
                 &SILENT_ANNOTATIONS,
                 index,
+                options.form,
             )),
             events: broadcast::Sender::new(options.capacity.max(1)),
             unloaded: watch::Sender::new(scopes.len()),
@@ -273,26 +279,37 @@ impl<K: Watched> Hub<K> {
 
     /// Finds an object, also one that does not decode.
     pub fn get(&self, key: &ObjectKey) -> Option<Stored<K>> {
-        self.read().get(key).cloned()
+        self.read().get(key)
     }
 
     /// Finds an object that decodes.
     pub fn valid(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.read().get(key).and_then(Stored::valid).cloned()
+        self.read().get(key)?.valid().cloned()
     }
 
     /// Lists the objects of a namespace that decode, by name.
     pub fn valid_in(&self, namespace: &str) -> Vec<Arc<K>> {
         self.read()
             .in_namespace(namespace)
-            .filter_map(Stored::valid)
-            .cloned()
+            .filter_map(|stored| stored.valid().cloned())
             .collect()
     }
 
     /// Lists the objects with this index value that decode, in the order of their keys.
     pub fn by(&self, value: &str) -> Vec<Arc<K>> {
-        self.read().by(value)
+        self.read().by(value).collect()
+    }
+
+    /// Lists the first objects with this index value, in the order of their keys, that decode and are so; as many as `most`.
+    pub fn first_by(&self, value: &str, most: usize, is_so: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
+        let store = self.read();
+        let found = store.by(value).filter(|object| is_so(object));
+        found.take(most).collect()
+    }
+
+    /// Lists the keys of the objects with this index value, in order.
+    pub fn keys_by(&self, value: &str) -> Vec<ObjectKey> {
+        self.read().keys_by(value).cloned().collect()
     }
 
     /// Shows the answer to one of our own writes to all readers at once, before the watch does. Older versions are ignored, here and later.
@@ -313,17 +330,13 @@ impl<K: Watched> Hub<K> {
     pub fn all(&self) -> Vec<Arc<K>> {
         self.read()
             .iter()
-            .filter_map(Stored::valid)
-            .cloned()
+            .filter_map(|stored| stored.valid().cloned())
             .collect()
     }
 
     /// Lists the keys of all objects, also of those that do not decode.
     pub fn keys(&self) -> Vec<ObjectKey> {
-        self.read()
-            .iter()
-            .map(|stored| ObjectKey::of(stored.meta()))
-            .collect()
+        self.read().keys().cloned().collect()
     }
 
     /// Says whether the first list of every namespace was complete once: only then does absence mean anything.

@@ -39,7 +39,7 @@ pub trait Watching: Send + Sync {
     /// watch makes some at least once per watch timeout, a quiet one too.
     fn idle(&self, now: Instant) -> Duration;
 
-    /// Looks at the watch and its store; goes through all objects.
+    /// Looks at the watch and its store.
     fn state(&self, now: Instant) -> HubState;
 }
 
@@ -54,7 +54,7 @@ impl<K: Watched> Watching for Hub<K> {
     }
 
     fn state(&self, now: Instant) -> HubState {
-        let (objects, invalid) = self.count();
+        let (objects, invalid) = self.read().count();
         let scopes = self.scopes.iter().map(|scope| ScopeState {
             namespace: scope.namespace.clone(),
             idle: now.saturating_duration_since(scope.health.last_progress()),
@@ -76,17 +76,10 @@ impl<K: Watched> Hub<K> {
         &self.kind
     }
 
-    /// Counts the objects that are held, and those of them that do not decode.
-    fn count(&self) -> (usize, usize) {
-        let store = self.read();
-        let invalid = store.iter().filter(|stored| stored.valid().is_none());
-        (store.iter().count(), invalid.count())
-    }
-
     /// Writes the state into the metrics.
     pub(super) fn report(&self) {
         let Some(metrics) = &self.metrics else { return };
-        let (objects, invalid) = self.count();
+        let (objects, invalid) = self.read().count();
         metrics.report(objects, invalid, self.idle(Instant::now()));
     }
 }

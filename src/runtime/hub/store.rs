@@ -6,6 +6,7 @@ use std::{
 };
 
 use kube::{Resource, core::ObjectMeta};
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::guard::{Guarded, Invalid, LAST_APPLIED};
 use crate::runtime::ObjectKey;
@@ -68,27 +69,115 @@ impl HubEvent {
     }
 }
 
+/// How the objects of a kind are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Decoded, and shared with all readers.
+    Decoded,
+    /// As JSON, decoded anew for each reader: a third of the memory, for kinds with many objects of which few are read at a time.
+    Text,
+}
+
+/// An object as it lies in memory.
+enum Kept<K> {
+    Decoded(Arc<K>),
+    Text(Box<str>),
+    Invalid(Arc<Invalid>),
+}
+
+impl<K: Resource + Serialize + DeserializeOwned> Kept<K> {
+    fn new(stored: Stored<K>, form: Form) -> Self {
+        match stored {
+            Stored::Valid(object) if form == Form::Text => match serde_json::to_string(&*object) {
+                Ok(text) => Self::Text(text.into_boxed_str()),
+                Err(_) => Self::Decoded(object),
+            },
+            Stored::Valid(object) => Self::Decoded(object),
+            Stored::Invalid(invalid) => Self::Invalid(invalid),
+        }
+    }
+
+    fn read(&self, key: &ObjectKey) -> Stored<K> {
+        match self {
+            Self::Decoded(object) => Stored::Valid(Arc::clone(object)),
+            Self::Invalid(invalid) => Stored::Invalid(Arc::clone(invalid)),
+            Self::Text(text) => match serde_json::from_str(text) {
+                Ok(object) => Stored::Valid(Arc::new(object)),
+                // A kind that does not read what it wrote.
+                Err(error) => Stored::Invalid(Arc::new(Invalid {
+                    metadata: ObjectMeta {
+                        namespace: Some(key.namespace.clone()),
+                        name: Some(key.name.clone()),
+                        ..ObjectMeta::default()
+                    },
+                    id: None,
+                    error: error.to_string(),
+                })),
+            },
+        }
+    }
+}
+
 /// All objects of one kind, by namespace and name.
 pub(super) struct Store<K> {
-    objects: HashMap<String, BTreeMap<String, Stored<K>>>,
+    objects: BTreeMap<Arc<ObjectKey>, Kept<K>>,
+    form: Form,
     /// Annotations with this prefix trigger, but for those in `silent`.
     prefix: String,
     silent: Vec<String>,
     /// Values under which an object is found besides its name.
     index: Index<K>,
-    indexed: HashMap<String, BTreeSet<ObjectKey>>,
+    indexed: HashMap<Box<str>, Keys>,
     /// Objects that stand as an answer showed them, until the watch has caught up with it.
-    offered: HashSet<ObjectKey>,
+    offered: HashSet<Arc<ObjectKey>>,
 }
 
 /// Gives the values under which an object is found: an id, or what it refers to.
 pub type Index<K> = fn(&K) -> Vec<String>;
 
-impl<K: Resource> Store<K> {
+/// The objects under one value of an index: most often one, for which a set would take ten times the room.
+enum Keys {
+    One(Arc<ObjectKey>),
+    Many(BTreeSet<Arc<ObjectKey>>),
+}
+
+impl Keys {
+    fn add(&mut self, key: &Arc<ObjectKey>) {
+        match self {
+            Self::One(one) if one == key => {}
+            Self::One(one) => *self = Self::Many([Arc::clone(one), Arc::clone(key)].into()),
+            Self::Many(keys) => {
+                keys.insert(Arc::clone(key));
+            }
+        }
+    }
+
+    /// Removes a key and tells whether none is left.
+    fn remove(&mut self, key: &ObjectKey) -> bool {
+        match self {
+            Self::One(one) => **one == *key,
+            Self::Many(keys) => {
+                keys.remove(key);
+                keys.is_empty()
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<ObjectKey>> {
+        let (one, many) = match self {
+            Self::One(one) => (Some(one), None),
+            Self::Many(keys) => (None, Some(keys)),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+}
+
+impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
     /// Makes an empty store in which changes of annotations below `prefix`, except `silent` ones, trigger.
-    pub(super) fn new(prefix: &str, silent: &[&str], index: Index<K>) -> Self {
+    pub(super) fn new(prefix: &str, silent: &[&str], index: Index<K>, form: Form) -> Self {
         Self {
-            objects: HashMap::new(),
+            objects: BTreeMap::new(),
+            form,
             prefix: prefix.to_owned(),
             silent: silent.iter().map(|&name| name.to_owned()).collect(),
             index,
@@ -97,11 +186,16 @@ impl<K: Resource> Store<K> {
         }
     }
 
-    /// Lists the objects with this index value that decode, in the order of their keys.
-    pub(super) fn by(&self, value: &str) -> Vec<Arc<K>> {
-        let keys = self.indexed.get(value).into_iter().flatten();
-        keys.filter_map(|key| self.get(key)?.valid().cloned())
-            .collect()
+    /// Goes through the objects with this index value that decode, in the order of their keys.
+    pub(super) fn by(&self, value: &str) -> impl Iterator<Item = Arc<K>> {
+        self.keys_by(value)
+            .filter_map(|key| self.get(key)?.valid().cloned())
+    }
+
+    /// Goes through the keys of the objects with this index value, in order.
+    pub(super) fn keys_by(&self, value: &str) -> impl Iterator<Item = &ObjectKey> {
+        let keys = self.indexed.get(value).into_iter();
+        keys.flat_map(Keys::iter).map(|key| &**key)
     }
 
     /// Stores what one of our own writes was answered with, so that nobody decides on the object as it was before. Only an object that is
@@ -128,55 +222,76 @@ impl<K: Resource> Store<K> {
             gone: false,
             key: key.clone(),
         };
-        self.insert(key.clone(), Stored::Valid(Arc::new(object)));
+        let key = self.insert(key, Some(&old), Stored::Valid(Arc::new(object)));
         self.offered.insert(key);
         Some(event)
     }
 
-    fn insert(&mut self, key: ObjectKey, stored: Stored<K>) {
-        self.unindex(&key);
+    /// Puts an object in the place of the one that is there.
+    fn insert(
+        &mut self,
+        key: ObjectKey,
+        old: Option<&Stored<K>>,
+        stored: Stored<K>,
+    ) -> Arc<ObjectKey> {
+        self.unindex(&key, old);
         self.offered.remove(&key);
+        let known = self.objects.get_key_value(&key);
+        let key = known.map_or_else(|| Arc::new(key), |(known, _)| Arc::clone(known));
         if let Some(object) = stored.valid() {
             for value in (self.index)(object) {
-                self.indexed.entry(value).or_default().insert(key.clone());
+                self.indexed
+                    .entry(value.into_boxed_str())
+                    .and_modify(|keys| keys.add(&key))
+                    .or_insert_with(|| Keys::One(Arc::clone(&key)));
             }
         }
-        self.objects
-            .entry(key.namespace)
-            .or_default()
-            .insert(key.name, stored);
+        let kept = Kept::new(stored, self.form);
+        self.objects.insert(Arc::clone(&key), kept);
+        key
     }
 
-    fn unindex(&mut self, key: &ObjectKey) {
-        let Some(old) = self.get(key).and_then(Stored::valid) else {
+    fn unindex(&mut self, key: &ObjectKey, old: Option<&Stored<K>>) {
+        let Some(old) = old.and_then(Stored::valid) else {
             return;
         };
         for value in (self.index)(old) {
-            if let Some(keys) = self.indexed.get_mut(&value) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.indexed.remove(&value);
-                }
+            if let Some(keys) = self.indexed.get_mut(value.as_str())
+                && keys.remove(key)
+            {
+                self.indexed.remove(value.as_str());
             }
         }
     }
 
     /// Finds an object.
-    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Stored<K>> {
-        self.objects.get(&key.namespace)?.get(&key.name)
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<Stored<K>> {
+        self.objects.get(key).map(|kept| kept.read(key))
     }
 
-    /// Lists the objects of a namespace by name.
-    pub(super) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Stored<K>> {
-        self.objects
-            .get(namespace)
-            .into_iter()
-            .flat_map(BTreeMap::values)
+    /// Goes through the objects of a namespace by name.
+    pub(super) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = Stored<K>> {
+        let first = ObjectKey::new(namespace, "");
+        let from = self.objects.range::<ObjectKey, _>(first..);
+        from.take_while(move |(key, _)| key.namespace == namespace)
+            .map(|(key, kept)| kept.read(key))
     }
 
-    /// Lists all objects; those of one namespace together and by name.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Stored<K>> {
-        self.objects.values().flat_map(BTreeMap::values)
+    /// Goes through all objects; those of one namespace together and by name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Stored<K>> {
+        self.objects.iter().map(|(key, kept)| kept.read(key))
+    }
+
+    /// Goes through the keys of all objects.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.objects.keys().map(|key| &**key)
+    }
+
+    /// Counts the objects: all, and those that do not decode.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let kept = self.objects.values();
+        let invalid = kept.filter(|kept| matches!(kept, Kept::Invalid(_))).count();
+        (self.objects.len(), invalid)
     }
 
     /// Stores an object. `None` when it is stored already, which a new list shows of most objects.
@@ -186,7 +301,8 @@ impl<K: Resource> Store<K> {
             Err(invalid) => Stored::Invalid(Arc::from(invalid)),
         };
         let key = ObjectKey::of(stored.meta());
-        let trigger = match self.get(&key) {
+        let old = self.get(&key);
+        let trigger = match &old {
             None => true,
             // Older than the answer to our own write that is stored.
             Some(old)
@@ -202,7 +318,7 @@ impl<K: Resource> Store<K> {
             }
             Some(old) => self.triggers(old, &stored),
         };
-        self.insert(key.clone(), stored);
+        self.insert(key.clone(), old.as_ref(), stored);
         Some(HubEvent {
             key,
             trigger,
@@ -212,13 +328,10 @@ impl<K: Resource> Store<K> {
 
     /// Removes an object. `None` when it is not there.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<HubEvent> {
-        self.unindex(key);
+        let old = self.get(key)?;
+        self.unindex(key, Some(&old));
         self.offered.remove(key);
-        let objects = self.objects.get_mut(&key.namespace)?;
-        objects.remove(&key.name)?;
-        if objects.is_empty() {
-            self.objects.remove(&key.namespace);
-        }
+        self.objects.remove(key);
         Some(HubEvent::gone(key.clone()))
     }
 
@@ -229,15 +342,10 @@ impl<K: Resource> Store<K> {
         listed: &HashSet<ObjectKey>,
     ) -> Vec<HubEvent> {
         let vanished: Vec<ObjectKey> = self
-            .objects
-            .iter()
-            .filter(|(name, _)| namespace.is_none_or(|namespace| namespace == name.as_str()))
-            .flat_map(|(namespace, objects)| {
-                objects
-                    .keys()
-                    .map(move |name| ObjectKey::new(namespace, name))
-            })
+            .keys()
+            .filter(|key| namespace.is_none_or(|namespace| namespace == key.namespace))
             .filter(|key| !listed.contains(key))
+            .cloned()
             .collect();
         vanished.iter().filter_map(|key| self.remove(key)).collect()
     }
@@ -302,7 +410,12 @@ mod tests {
     use super::*;
 
     fn store() -> Store<Lease> {
-        Store::new("our.group/", &["our.group/last-sync-time"], by_holder)
+        Store::new(
+            "our.group/",
+            &["our.group/last-sync-time"],
+            by_holder,
+            Form::Decoded,
+        )
     }
 
     fn lease(namespace: &str, name: &str, version: u32) -> Lease {
@@ -333,10 +446,9 @@ mod tests {
         lease
     }
 
-    fn names(found: &[Arc<Lease>]) -> Vec<&str> {
+    fn names(found: impl Iterator<Item = Arc<Lease>>) -> Vec<String> {
         found
-            .iter()
-            .filter_map(|lease| lease.metadata.name.as_deref())
+            .filter_map(|lease| lease.metadata.name.clone())
             .collect()
     }
 
@@ -345,15 +457,15 @@ mod tests {
         let mut store = store();
         store.put(Guarded(Ok(held("a", 1, "x"))));
         store.put(Guarded(Ok(held("b", 2, "x"))));
-        assert_eq!(names(&store.by("x")), ["a", "b"]);
+        assert_eq!(names(store.by("x")), ["a", "b"]);
         store.put(Guarded(Ok(held("a", 3, "y"))));
         assert_eq!(
-            (names(&store.by("x")), names(&store.by("y"))),
-            (vec!["b"], vec!["a"])
+            (names(store.by("x")), names(store.by("y"))),
+            (vec!["b".to_owned()], vec!["a".to_owned()])
         );
         store.remove(&ObjectKey::new("ns", "b"));
         store.keep_only(None, &HashSet::new());
-        assert!(store.by("x").is_empty() && store.by("y").is_empty());
+        assert_eq!(store.by("x").chain(store.by("y")).count(), 0);
         assert!(store.indexed.is_empty(), "nothing is left behind");
     }
 
@@ -371,12 +483,12 @@ mod tests {
             Some(event("a", false, false))
         );
         assert_eq!(store.put(Guarded(Ok(held("a", 3, "late")))), None);
-        assert_eq!(names(&store.by("ours")), ["a"]);
+        assert_eq!(names(store.by("ours")), ["a"]);
         assert_eq!(store.offer(held("a", 4, "older")), None);
         store.put(Guarded(Ok(held("a", 6, "newer"))));
         assert_eq!(
-            (names(&store.by("newer")), names(&store.by("ours"))),
-            (vec!["a"], vec![])
+            (names(store.by("newer")), names(store.by("ours"))),
+            (vec!["a".to_owned()], vec![])
         );
     }
 
@@ -402,8 +514,8 @@ mod tests {
             store.put(Guarded(Ok(held("a", 3, "stored")))),
             Some(event("a", false, false))
         );
-        assert_eq!(names(&store.by("stored")), ["a"]);
-        assert!(store.by("guess").is_empty());
+        assert_eq!(names(store.by("stored")), ["a"]);
+        assert_eq!(store.by("guess").count(), 0);
         assert_eq!(store.put(Guarded(Ok(held("a", 3, "stored")))), None);
         assert!(
             store.put(Guarded(Ok(held("a", 2, "restored")))).is_some(),
@@ -444,7 +556,7 @@ mod tests {
         let annotations = answer.metadata.annotations.get_or_insert_default();
         annotations.insert(LAST_APPLIED.to_owned(), "{}".to_owned());
         store.offer(answer);
-        let meta = store.by("x")[0].metadata.clone();
+        let meta = store.by("x").next().unwrap().metadata.clone();
         assert_eq!(meta.managed_fields, None);
         assert!(meta.annotations.unwrap().is_empty());
     }
@@ -550,9 +662,35 @@ mod tests {
         );
         assert_eq!(put(&mut store, 5, |_| {}), Some(event("a", true, false)));
         assert_eq!(
-            store.in_namespace("ns").filter_map(Stored::valid).count(),
+            store
+                .in_namespace("ns")
+                .filter(|one| one.valid().is_some())
+                .count(),
             1
         );
+    }
+
+    #[test]
+    fn text_is_read_as_it_was_put() {
+        let mut texts = Store::new("our.group/", &[], by_holder, Form::Text);
+        texts.put(Guarded(Ok(held("a", 1, "x"))));
+        texts.put(Guarded(Ok(held("b", 1, "x"))));
+        let key = ObjectKey::new("ns", "a");
+        assert!(matches!(texts.objects[&key], Kept::Text(_)));
+        assert_eq!(
+            texts
+                .get(&key)
+                .unwrap()
+                .valid()
+                .map(|lease| (**lease).clone()),
+            Some(held("a", 1, "x"))
+        );
+        assert_eq!(names(texts.by("x")), ["a", "b"]);
+        assert_eq!(texts.put(Guarded(Ok(held("a", 1, "x")))), None);
+        assert!(texts.offer(held("a", 2, "y")).is_some());
+        assert_eq!(names(texts.by("x")), ["b"]);
+        texts.remove(&ObjectKey::new("ns", "b"));
+        assert_eq!((texts.count(), texts.indexed.len()), ((1, 0), 1));
     }
 
     #[test]

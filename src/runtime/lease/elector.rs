@@ -92,6 +92,10 @@ impl Elector {
             pulse.turn();
         }
         let was_leading = self.resign();
+        if was_leading {
+            // Together with the release, not after it: who has given the Lease back begins nothing.
+            self.event("stopped leading");
+        }
         let released = timeout(self.times.release, self.release()).await;
         match released {
             Ok(true) => tracing::info!(lease = self.name, "gave the Lease back"),
@@ -103,7 +107,7 @@ impl Elector {
         }
         if was_leading {
             // Not worth a longer wait.
-            let _ = timeout(self.times.release / 2, self.event("stopped leading")).await;
+            let _ = timeout(self.times.release / 2, self.events.flush()).await;
         }
     }
 
@@ -172,7 +176,7 @@ impl Elector {
         self.metrics.leads(&self.name, true);
         self.told.holder(self.candidate.identity());
         tracing::info!(lease = self.name, "this replica leads");
-        tokio::spawn(self.event("became leader"));
+        self.event("became leader");
     }
 
     /// Leads no more, if it did, and begins anew as a standby.
@@ -303,7 +307,7 @@ impl Elector {
         }
     }
 
-    fn event(&self, what: &str) -> impl Future<Output = ()> + Send + use<> {
+    fn event(&self, what: &str) {
         let lease = ObjectReference {
             api_version: Some(Lease::api_version(&()).into_owned()),
             kind: Some(Lease::kind(&()).into_owned()),
@@ -313,12 +317,8 @@ impl Elector {
             ..ObjectReference::default()
         };
         let note = format!("{} {what}", self.candidate.identity());
-        let events = self.events.clone();
-        async move {
-            events
-                .publish(&lease, EventType::Normal, REASON, REASON, &note)
-                .await;
-        }
+        self.events
+            .publish(lease, EventType::Normal, REASON, REASON, &note);
     }
 }
 

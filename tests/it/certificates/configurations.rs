@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use garm_operator::admission::hooks::{HOOKS, Phase};
+use garm_operator::api::install::{PREFIX, mutating_webhooks, validating_webhooks};
 use garm_operator_ground::ControlPlane;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -13,53 +13,20 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
-const GROUP: &str = "garm-operator.mercedes-benz.com";
-
-/// Both configurations with names that begin with `prefix`, for webhooks at an address, which fail closed. `namespace` bounds whom they meet.
-pub fn configurations(prefix: &str, address: SocketAddr, namespace: Option<&str>) -> [Value; 2] {
-    [
-        (
-            Phase::Validating,
-            "ValidatingWebhookConfiguration",
-            "validating",
-        ),
-        (Phase::Mutating, "MutatingWebhookConfiguration", "mutating"),
-    ]
-    .map(|(phase, kind, word)| {
-        let webhooks: Vec<Value> = HOOKS
-            .iter()
-            .filter(|hook| hook.phase == phase)
-            .map(|hook| {
-                let operations = hook.operations.iter();
-                let operations: Vec<String> = operations
-                    .map(|operation| format!("{operation:?}").to_uppercase())
-                    .collect();
-                let mut webhook = json!({
-                    "name": format!("{}.{GROUP}", hook.name),
-                    "admissionReviewVersions": ["v1"],
-                    "clientConfig": { "url": format!("https://{address}{}", hook.path) },
-                    "failurePolicy": "Fail",
-                    "rules": [{
-                        "apiGroups": [GROUP], "apiVersions": ["v1beta1"], "operations": operations,
-                        "resources": [hook.plural], "scope": "Namespaced",
-                    }],
-                    "sideEffects": "None",
-                    "timeoutSeconds": 10,
-                });
-                if let Some(namespace) = namespace {
-                    webhook["namespaceSelector"] =
-                        json!({ "matchLabels": { "kubernetes.io/metadata.name": namespace } });
-                }
-                webhook
-            })
-            .collect();
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": kind,
-            "metadata": { "name": format!("{prefix}-{word}-webhook-configuration") },
-            "webhooks": webhooks,
-        })
-    })
+/// The shipped configurations with names that begin with `prefix`, for webhooks at an address. `namespace` bounds whom they meet.
+pub fn configurations(
+    prefix: &str,
+    address: SocketAddr,
+    namespace: Option<&str>,
+) -> Result<[Value; 2]> {
+    let namespaces: Vec<&str> = namespace.into_iter().collect();
+    let url = format!("https://{address}");
+    let both = crate::hooks::configurations(&url, None, &namespaces)?;
+    Ok(both.map(|mut object| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        object["metadata"]["name"] = name.replacen(PREFIX, prefix, 1).into();
+        object
+    }))
 }
 
 /// Gives all webhooks this bundle (PEM).
@@ -84,12 +51,8 @@ pub async fn bundles(plane: &ControlPlane, prefix: &str) -> Result<Vec<String>> 
     let client = plane.client();
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client);
-    let validating = validating
-        .get(&format!("{prefix}-validating-webhook-configuration"))
-        .await?;
-    let mutating = mutating
-        .get(&format!("{prefix}-mutating-webhook-configuration"))
-        .await?;
+    let validating = validating.get(&validating_webhooks(prefix)).await?;
+    let mutating = mutating.get(&mutating_webhooks(prefix)).await?;
     let configs = validating
         .webhooks
         .unwrap_or_default()
@@ -127,21 +90,14 @@ pub async fn store(plane: &ControlPlane, prefix: &str, bundle: &str) -> Result<(
             operations.into(),
         )?))
     };
-    let count = |phase| HOOKS.iter().filter(|hook| hook.phase == phase).count();
     let by = PatchParams::default();
-    validating
-        .patch(
-            &format!("{prefix}-validating-webhook-configuration"),
-            &by,
-            &change(count(Phase::Validating))?,
-        )
-        .await?;
-    mutating
-        .patch(
-            &format!("{prefix}-mutating-webhook-configuration"),
-            &by,
-            &change(count(Phase::Mutating))?,
-        )
-        .await?;
+    let name = validating_webhooks(prefix);
+    let webhooks = validating.get(&name).await?.webhooks.unwrap_or_default();
+    let patch = change(webhooks.len())?;
+    validating.patch(&name, &by, &patch).await?;
+    let name = mutating_webhooks(prefix);
+    let webhooks = mutating.get(&name).await?.webhooks.unwrap_or_default();
+    let patch = change(webhooks.len())?;
+    mutating.patch(&name, &by, &patch).await?;
     Ok(())
 }

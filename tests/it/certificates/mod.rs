@@ -5,6 +5,7 @@ mod configurations;
 mod load;
 pub mod mount;
 mod own;
+mod rights;
 
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ const SCALE: &str = "--timings-scale=0.05";
 /// Registers the tests of this module.
 pub fn register(suite: &mut Suite) {
     own::register(suite);
+    rights::register(suite);
     suite.test(
         "no_call_fails_while_certificate_files_change_every_two_seconds_and_their_ca_three_times",
         minute_of_files,
@@ -101,7 +103,7 @@ async fn swapped(ground: &Ground) -> Result<()> {
         .await?;
     let address = operator.webhook_address();
     let prefix = world.namespace.clone();
-    for configuration in configurations(&prefix, address, Some(&world.namespace)) {
+    for configuration in configurations(&prefix, address, Some(&world.namespace))? {
         apply(world.plane, &with_bundle(configuration, authority.pem())).await?;
     }
     let (_bundle, trusted) = watch::channel(authority.pem().to_owned());
@@ -141,7 +143,7 @@ async fn swapped(ground: &Ground) -> Result<()> {
 
 /// Removes the configurations, which would outlive the operator.
 async fn clean(world: &World<'_>, prefix: &str) -> Result<()> {
-    for configuration in configurations(prefix, ([127, 0, 0, 1], 1).into(), None) {
+    for configuration in configurations(prefix, ([127, 0, 0, 1], 1).into(), None)? {
         let input = configuration.to_string();
         world
             .plane
@@ -161,7 +163,7 @@ async fn minute_of_files(ground: &Ground) -> Result<()> {
         .await?;
     let address = operator.webhook_address();
     let prefix = world.namespace.clone();
-    for configuration in configurations(&prefix, address, Some(&world.namespace)) {
+    for configuration in configurations(&prefix, address, Some(&world.namespace))? {
         apply(world.plane, &with_bundle(configuration, authority.pem())).await?;
     }
     let (bundle, trusted) = watch::channel(authority.pem().to_owned());

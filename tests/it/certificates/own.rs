@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use garm_operator::api::install::PREFIX;
 use garm_operator::generate::crds;
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Seen, poll_until};
@@ -28,34 +29,34 @@ use crate::world::{SOON, World};
 pub fn register(suite: &mut Suite) {
     suite.test(
         "no_call_fails_while_our_certificate_changes_every_two_seconds_and_our_ca_three_times",
-        async |ground| on_own_plane(ground, minute).await,
+        async |ground| on_own_plane(ground, async |world| minute(&world).await).await,
     );
     suite.test(
         "a_first_installation_makes_its_certificate_known_and_keeps_it_known",
-        async |ground| on_own_plane(ground, first_installation).await,
+        async |ground| on_own_plane(ground, async |world| first_installation(&world).await).await,
     );
     suite.test(
         "two_replicas_share_one_ca_that_survives_damage",
-        async |ground| on_own_plane(ground, two_replicas).await,
+        async |ground| on_own_plane(ground, async |world| two_replicas(&world).await).await,
     );
 }
 
-const PREFIX: &str = "garm-operator";
 const SECRET: &str = "garm-operator-webhook-ca";
 
-async fn on_own_plane<F>(ground: &Ground, test: F) -> Result<()>
+/// Runs a test on a control plane of its own: conversion and our names are one for all its namespaces.
+pub async fn on_own_plane<F>(ground: &Ground, test: F) -> Result<()>
 where
-    F: AsyncFnOnce(&World<'_>) -> Result<()>,
+    F: AsyncFnOnce(World<'_>) -> Result<()>,
 {
     let plane = ControlPlane::start(ground.servers(), ground.guard(), ground.directory()).await?;
     let world = World::on(ground, &plane, GarmVersion::V0_2_1, GarmOptions::default()).await?;
-    let result = test(&world).await;
-    drop(world);
+    let result = test(world).await;
     plane.stop().await?;
     result
 }
 
-fn command(world: &World<'_>) -> OperatorCommand {
+/// The command of an operator that makes its certificates itself.
+pub fn command(world: &World<'_>) -> OperatorCommand {
     world
         .command()
         .own_namespace(&world.namespace)
@@ -64,7 +65,7 @@ fn command(world: &World<'_>) -> OperatorCommand {
 }
 
 /// Installs configurations and CRDs that lead to this address, without any bundle.
-async fn install(world: &World<'_>, address: std::net::SocketAddr) -> Result<()> {
+pub async fn install(world: &World<'_>, address: std::net::SocketAddr) -> Result<()> {
     let endpoint = ConversionEndpoint {
         url: format!("https://{address}/convert"),
         ca_pem: String::new(),
@@ -73,14 +74,14 @@ async fn install(world: &World<'_>, address: std::net::SocketAddr) -> Result<()>
         .plane
         .install_crds(crds::definitions(), Some(&endpoint))
         .await?;
-    for configuration in configurations(PREFIX, address, None) {
+    for configuration in configurations(PREFIX, address, None)? {
         apply(world.plane, &configuration).await?;
     }
     Ok(())
 }
 
 /// Waits until all webhooks hold one and the same bundle; answers it.
-async fn stored(world: &World<'_>) -> Result<String> {
+pub async fn stored(world: &World<'_>) -> Result<String> {
     poll_until(SOON, "the bundle is stored everywhere", async || {
         let bundles = bundles(world.plane, PREFIX).await?;
         Ok(Seen::when(bundles, |bundles| {
@@ -91,7 +92,8 @@ async fn stored(world: &World<'_>) -> Result<String> {
     .await
 }
 
-async fn conversion_bundle(world: &World<'_>, plural: &str) -> Result<String> {
+/// The bundle that the CRD of these holds; an absent one is empty.
+pub async fn conversion_bundle(world: &World<'_>, plural: &str) -> Result<String> {
     let definitions: Api<CustomResourceDefinition> = Api::all(world.plane.client());
     let name = format!("{plural}.garm-operator.mercedes-benz.com");
     let definition = definitions.get(&name).await?;
@@ -184,7 +186,7 @@ async fn keeps_what_others_write(
     address: std::net::SocketAddr,
     bundle: &str,
 ) -> Result<()> {
-    let [validating, mutating] = configurations(PREFIX, address, None);
+    let [validating, mutating] = configurations(PREFIX, address, None)?;
     let text = validating.to_string();
     world.plane.kubectl_ok(&["apply", "-f", "-"], &text).await?;
     let kept = bundles(world.plane, PREFIX).await?;
@@ -257,6 +259,9 @@ async fn two_replicas(world: &World<'_>) -> Result<()> {
     ensure!(stored(world).await? == bundle, "the bundle changed");
     shown(first.webhook_address(), &bundle).await?;
     shown(second.webhook_address(), &bundle).await?;
+    let logs = [first.stderr(), second.stderr()].concat();
+    let told = logs.matches("webhook CA was damaged").count();
+    ensure!(told == 1, "the damage was told {told} times");
 
     // Whoever is left serves and knows the CA.
     first.kill().await?;

@@ -281,8 +281,9 @@ impl Kept {
         match event {
             Ok(event) => {
                 match event {
-                    watcher::Event::Init => self.listed = Known::Absent,
-                    watcher::Event::InitApply(object) => self.listed = Known::of(&object),
+                    // Also of a list that is refused then: it says nothing yet.
+                    watcher::Event::Init => return self.listed = Known::Absent,
+                    watcher::Event::InitApply(object) => return self.listed = Known::of(&object),
                     watcher::Event::InitDone => self.known = self.listed.clone(),
                     watcher::Event::Apply(object) => self.known = Known::of(&object),
                     watcher::Event::Delete(_) => self.known = Known::Absent,

@@ -160,6 +160,8 @@ impl SelfManaged {
         if !may_write {
             return self.learn(state).map(|()| false);
         }
+        // Where the Secret is damaged and nothing is known of before, as in a process that has just started, this begins anew at once. Waiting would
+        // only keep webhooks away for longer: nobody else mends it, since no standby may write.
         let step = decide(&state, self.stored_for(&state), now, &self.lifetimes);
         let fresh = match step {
             Step::Begin | Step::Prepare => Some(Ca::new(&self.name, now, self.lifetimes.ca)?),
@@ -171,12 +173,17 @@ impl SelfManaged {
             if !self.write(found, desired).await? {
                 return Ok(true);
             }
-            tracing::info!(
-                secret = self.place,
-                step = ?step,
-                faults = faults.join("; "),
-                "webhook CA was written"
-            );
+            if faults.is_empty() {
+                tracing::info!(secret = self.place, ?step, "webhook CA was written");
+            } else {
+                let faults = faults.join("; ");
+                tracing::warn!(
+                    secret = self.place,
+                    ?step,
+                    faults,
+                    "webhook CA was damaged, and is written anew"
+                );
+            }
         }
         self.learn(state).map(|()| false)
     }

@@ -218,6 +218,11 @@ impl Garm {
             .unwrap_or_default()
     }
 
+    /// Its process id, while it runs.
+    pub async fn pid(&self) -> Option<u32> {
+        self.process.lock().await.as_ref().map(Process::pid)
+    }
+
     /// Ends GARM (SIGTERM); its data stays.
     pub async fn stop(&self) -> Result<()> {
         if let Some(mut process) = self.process.lock().await.take() {

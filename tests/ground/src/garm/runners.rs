@@ -116,7 +116,12 @@ fn status(status: &str, message: &str) -> Value {
 async fn watch(driver: Arc<Driver>, stop: CancellationToken) {
     let mut known = HashSet::new();
     loop {
-        let files = driver.provider.machine_files().unwrap_or_default();
+        let files: HashSet<_> = driver
+            .provider
+            .machine_files()
+            .unwrap_or_default()
+            .into_iter()
+            .collect();
         known.retain(|file| files.contains(file));
         for file in files {
             if !known.insert(file.clone()) || !driver.auto_idle.load(Ordering::SeqCst) {

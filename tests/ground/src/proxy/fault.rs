@@ -16,6 +16,9 @@ use tokio_util::sync::CancellationToken;
 /// Changes an answer's body.
 pub type RewriteBody = Arc<dyn Fn(Bytes) -> Bytes + Send + Sync>;
 
+/// Answers a path with a JSON text, or with nothing where the server is to be asked.
+pub type AnswerPath = Arc<dyn Fn(&str) -> Option<(StatusCode, String)> + Send + Sync>;
+
 /// What happens to a request.
 #[derive(Clone)]
 pub enum Fault {
@@ -34,6 +37,8 @@ pub enum Fault {
         /// More headers, by name and value.
         headers: Vec<(String, String)>,
     },
+    /// Answers it without asking the server, depending on its path.
+    Answer(AnswerPath),
     /// Lets the server carry it out, then closes the connection without an answer.
     LoseAnswer,
     /// Lets the server carry it out, and gives the answer when released.
@@ -75,6 +80,7 @@ impl fmt::Debug for Fault {
             Self::Delay(time) => write!(formatter, "Delay({time:?})"),
             Self::Lag(time) => write!(formatter, "Lag({time:?})"),
             Self::Status { code, .. } => write!(formatter, "Status({code})"),
+            Self::Answer(_) => formatter.write_str("Answer"),
             Self::LoseAnswer => formatter.write_str("LoseAnswer"),
             Self::HoldAnswer(_) => formatter.write_str("HoldAnswer"),
             Self::Close => formatter.write_str("Close"),

@@ -84,6 +84,16 @@ async fn answer(
                     .context("make the answer")?,
             ));
         }
+        Some(Fault::Answer(answer)) => {
+            if let Some((code, body)) = answer(parts.uri.path()) {
+                shared.records.answered(seq, code);
+                let response = Response::builder()
+                    .status(code)
+                    .header(CONTENT_TYPE, "application/json")
+                    .body(whole(Bytes::from(body)));
+                return Ok(Some(response.context("make the answer")?));
+            }
+        }
         Some(Fault::LoseAnswer | Fault::HoldAnswer(_) | Fault::Rewrite(_) | Fault::Lag(_))
         | None => {}
     }
@@ -111,6 +121,14 @@ async fn answer(
         }
         Some(Fault::Lag(time)) => response.map(|body| lagging(body, time)),
         _ => response,
+    };
+    let response = if shared.records.keeps_answer(seq) {
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.context("read the answer")?.to_bytes();
+        shared.records.keep_answer(seq, &body);
+        Response::from_parts(parts, whole(body))
+    } else {
+        response
     };
     shared.records.answered(seq, response.status());
     tunnel_if_upgraded(shared, client_side, response).map(Some)

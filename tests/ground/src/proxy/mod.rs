@@ -35,7 +35,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use fault::{Fault, Matcher, Release, RewriteBody, Rule};
+pub use fault::{AnswerPath, Fault, Matcher, Release, RewriteBody, Rule};
 pub use frames::{EditFrame, Frame};
 pub use record::{Dialect, Recorded};
 
@@ -165,6 +165,11 @@ impl Proxy {
     /// Everything requested since the mark.
     pub fn since(&self, mark: usize) -> Vec<Recorded> {
         self.shared.records.since(mark)
+    }
+
+    /// Looks at everything requested since the mark without copying it; requests wait meanwhile.
+    pub fn look<T>(&self, mark: usize, look: impl FnOnce(&[Recorded]) -> T) -> T {
+        self.shared.records.look(mark, look)
     }
 
     /// How often a route such as `PUT /pools/{id}` was requested since the mark.

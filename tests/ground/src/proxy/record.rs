@@ -2,10 +2,13 @@
 
 use std::{
     sync::{Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use http::{HeaderMap, Method, StatusCode, Uri, header::UPGRADE};
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode, Uri,
+    header::{ACCEPT, CONTENT_TYPE, UPGRADE},
+};
 use hyper::body::Bytes;
 
 /// How much of a request's body is kept, in bytes.
@@ -42,8 +45,16 @@ pub struct Recorded {
     pub status: Option<u16>,
     /// Whether GARM itself, and no fault of ours, answered 500 without details: its database was locked, as happens to any call.
     pub locked: bool,
+    /// When it was answered: the first byte of the answer was there.
+    pub answered_at: Option<Instant>,
     /// The body of a write, at most 64 KiB of it.
     pub body: Option<Bytes>,
+    /// What the body is, as the client says.
+    pub content_type: Option<HeaderValue>,
+    /// What the client wants for an answer.
+    pub accept: Option<HeaderValue>,
+    /// What GARM answered to a POST that makes something; `None` for all others.
+    pub answer: Option<Bytes>,
     /// The headers of a request for another protocol, such as that of a websocket; `None` for all others.
     pub upgrade: Option<HeaderMap>,
     dialect: Dialect,
@@ -55,6 +66,16 @@ impl Recorded {
         let changes =
             [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(&self.method);
         changes && !self.is_event() && !self.is_bookkeeping()
+    }
+
+    /// How long the answer took.
+    pub fn took(&self) -> Option<Duration> {
+        Some(self.answered_at?.duration_since(self.at))
+    }
+
+    /// Whether its answer tells the id of what it made in GARM.
+    fn makes(&self) -> bool {
+        self.dialect == Dialect::Garm && self.method == Method::POST && self.is_write()
     }
 
     /// Whether it writes a Kubernetes event.
@@ -111,7 +132,24 @@ impl Records {
     }
 
     pub fn since(&self, mark: usize) -> Vec<Recorded> {
-        self.with(|all| all.get(mark..).unwrap_or_default().to_vec())
+        self.look(mark, <[Recorded]>::to_vec)
+    }
+
+    pub fn look<T>(&self, mark: usize, look: impl FnOnce(&[Recorded]) -> T) -> T {
+        self.with(|all| look(all.get(mark..).unwrap_or_default()))
+    }
+
+    /// Whether the answer to this request is to be kept.
+    pub fn keeps_answer(&self, seq: usize) -> bool {
+        self.with(|all| all.get(seq).is_some_and(Recorded::makes))
+    }
+
+    pub fn keep_answer(&self, seq: usize, answer: &Bytes) {
+        self.with(|all| {
+            if let Some(request) = all.get_mut(seq) {
+                request.answer = Some(answer.clone());
+            }
+        });
     }
 
     /// Notes a request and returns its number and its route.
@@ -134,6 +172,10 @@ impl Records {
                 route: route.clone(),
                 status: None,
                 locked: false,
+                answered_at: None,
+                answer: None,
+                content_type: headers.get(CONTENT_TYPE).cloned(),
+                accept: headers.get(ACCEPT).cloned(),
                 body: (!body.is_empty()).then(|| body.slice(..body.len().min(BODY_LIMIT))),
                 upgrade: headers.contains_key(UPGRADE).then(|| headers.clone()),
                 dialect: self.dialect,
@@ -159,6 +201,7 @@ impl Records {
         self.with(|all| {
             if let Some(request) = all.get_mut(seq) {
                 request.status = Some(status.as_u16());
+                request.answered_at = Some(Instant::now());
             }
         });
     }

@@ -1,0 +1,79 @@
+//! Pools that have idle runners.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use garm_operator_ground::{Operator, OperatorCommand, poll::Patience};
+use serde_json::Value;
+
+use crate::{objects::pool, stage::Stage};
+
+/// How long GARM may take to make all runners.
+const LIMIT: Duration = Duration::from_secs(1800);
+/// GARM starts them in ticks of five seconds.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How many runners there are, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Fleet {
+    /// How many repositories.
+    pub repositories: usize,
+    /// How many Pools.
+    pub pools: usize,
+    /// How many runners each Pool has.
+    pub each: usize,
+}
+
+impl Fleet {
+    /// So many runners, ten in a Pool, over up to 20 repositories.
+    pub fn of(runners: usize) -> Self {
+        let pools = runners.div_ceil(10).max(1);
+        Self {
+            repositories: pools.min(20),
+            pools,
+            each: runners.div_ceil(pools),
+        }
+    }
+
+    /// How many runners there are.
+    pub fn runners(self) -> usize {
+        self.pools * self.each
+    }
+
+    /// The Pools.
+    pub fn objects(self) -> Vec<Value> {
+        (0..self.pools)
+            .map(|n| pool(n, self.repositories, self.each))
+            .collect()
+    }
+
+    /// Has an operator make the Pools, and waits until all runners are idle and the operator rests.
+    pub async fn make(self, stage: &Stage<'_>, command: &OperatorCommand) -> Result<Operator> {
+        let operator = stage.start(command).await?;
+        stage.prepare(self.repositories).await?;
+        stage.create(&stage.namespace, &self.objects()).await?;
+        self.wait_idle(stage).await?;
+        stage.calm(Duration::from_secs(8)).await?;
+        Ok(operator)
+    }
+
+    /// Waits until all runners are idle, and GARM says so.
+    pub async fn wait_idle(self, stage: &Stage<'_>) -> Result<()> {
+        let patience = Patience::new(LIMIT, "all runners are idle").every(LOOK);
+        loop {
+            // GARM is asked only in the end: a list of all instances is dear.
+            let runners = stage.garm.github().runners();
+            let online = runners.iter().filter(|runner| runner.online).count();
+            if online == self.runners() {
+                let all = stage.garm.api().list("/instances").await?;
+                let idle = all.iter().filter(|one| one["runner_status"] == "idle");
+                if idle.count() == self.runners() && all.len() == self.runners() {
+                    return Ok(());
+                }
+            }
+            patience
+                .pause(format!("{online} of {}", self.runners()))
+                .await?;
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What is created to be measured.
+
+use serde_json::{Value, json};
+
+const GROUP: &str = "garm-operator.mercedes-benz.com";
+const VERSION: &str = "garm-operator.mercedes-benz.com/v1beta1";
+
+/// The token of the credentials; the fake GitHub believes any.
+pub const TOKEN: &str = "ghp_bench-token";
+/// The webhook secret of all repositories.
+pub const WEBHOOK_SECRET: &str = "bench-webhook-secret";
+/// The owner of all repositories.
+pub const OWNER: &str = "acme";
+
+/// Everything that Pools need, over a number of repositories.
+pub fn foundation(github: &str, repositories: usize) -> Vec<Value> {
+    let mut all = vec![
+        secret("token", &json!({"token": TOKEN})),
+        secret("webhook", &json!({"secret": WEBHOOK_SECRET})),
+        object(
+            "GitHubEndpoint",
+            "ghes",
+            &json!({"description": "fake", "apiBaseUrl": github, "uploadBaseUrl": github, "baseUrl": github}),
+        ),
+        object(
+            "GitHubCredential",
+            "pat",
+            &json!({
+                "description": "token", "authType": "pat", "endpointRef": reference("GitHubEndpoint", "ghes"),
+                "secretRef": {"name": "token", "key": "token"},
+            }),
+        ),
+        object("Image", "runner", &json!({"tag": "runner:1"})),
+    ];
+    all.extend((0..repositories).map(repository));
+    all
+}
+
+fn repository(number: usize) -> Value {
+    let spec = json!({
+        "owner": OWNER, "credentialsRef": reference("GitHubCredential", "pat"),
+        "webhookSecretRef": {"name": "webhook", "key": "secret"},
+    });
+    object("Repository", &repository_name(number), &spec)
+}
+
+/// The name of a repository, and of its object.
+pub fn repository_name(number: usize) -> String {
+    format!("repo-{number:02}")
+}
+
+/// The name of a Pool.
+pub fn pool_name(number: usize) -> String {
+    format!("pool-{number:04}")
+}
+
+/// A Pool that keeps so many idle runners.
+pub fn pool(number: usize, repositories: usize, idle: usize) -> Value {
+    let name = pool_name(number);
+    let spec = json!({
+        "githubScopeRef": reference("Repository", &repository_name(number % repositories)),
+        "providerName": "fake", "imageName": "runner", "flavor": name, "osType": "linux", "osArch": "amd64",
+        "tags": [name, "linux"], "enabled": true, "runnerBootstrapTimeout": 20,
+        "minIdleRunners": idle, "maxRunners": idle.max(1),
+        "extraSpecs": json!({"disk": 40}).to_string(),
+    });
+    object("Pool", &name, &spec)
+}
+
+fn reference(kind: &str, name: &str) -> Value {
+    json!({"apiGroup": GROUP, "kind": kind, "name": name})
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+fn secret(name: &str, data: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data})
+}
+
+/// Whether an object says that it is Ready.
+pub fn is_ready(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
