@@ -86,7 +86,8 @@ pub fn without_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Vec<Strin
 }
 
 /// Adds `finalizer` to the object with this metadata; answers the metadata as stored. A terminating object takes no
-/// new finalizer: the API server answers 422.
+/// new finalizer: the API server answers 422. `meta` comes from a cache, which may be behind: a conflict is decided again on what is stored,
+/// unless that is another object by now.
 pub async fn add_finalizer<K>(
     api: &Api<K>,
     meta: &ObjectMeta,
@@ -95,51 +96,13 @@ pub async fn add_finalizer<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    change_finalizers(api, meta, |meta| with_finalizer(meta, finalizer)).await
-}
-
-/// Removes `finalizer` from the object with this metadata; an object that is gone has none. Answers the metadata as they are since, of an
-/// object that goes with its last finalizer those that it had in the end.
-pub async fn remove_finalizer<K>(
-    api: &Api<K>,
-    meta: &ObjectMeta,
-    finalizer: &str,
-) -> kube::Result<Option<ObjectMeta>>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    match change_finalizers(api, meta, |meta| without_finalizer(meta, finalizer)).await {
-        Ok(meta) => Ok(Some(meta)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// How often a change of finalizers is decided again because the object has changed meanwhile.
-const CONFLICTS: u32 = 3;
-
-/// Replaces the list of finalizers by what `change` makes of it. `meta` comes from a cache, which our own last write
-/// may not have reached yet: a conflict is decided again on what is stored, unless that is another object by now.
-async fn change_finalizers<K>(
-    api: &Api<K>,
-    meta: &ObjectMeta,
-    change: impl Fn(&ObjectMeta) -> Option<Vec<String>>,
-) -> kube::Result<ObjectMeta>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let name = meta.name.as_deref().unwrap_or_default();
     let mut current = meta.clone();
     let mut conflicts = 0;
-    while let Some(finalizers) = change(&current) {
-        let patch = MetaPatch {
-            finalizers: Some(finalizers),
-            resource_version: current.resource_version.as_deref(),
-            ..MetaPatch::default()
-        };
-        match patch_metadata(api, name, &patch).await {
+    while let Some(finalizers) = with_finalizer(&current, finalizer) {
+        match replace_finalizers(api, &current, finalizers).await {
             Err(kube::Error::Api(status)) if status.code == 409 && conflicts < CONFLICTS => {
                 conflicts += 1;
+                let name = meta.name.as_deref().unwrap_or_default();
                 let stored = api.get_metadata(name).await?.metadata;
                 if stored.uid != meta.uid {
                     return Err(kube::Error::Api(status));
@@ -150,6 +113,49 @@ where
         }
     }
     Ok(current)
+}
+
+/// Removes `finalizer` from the object with this metadata; an object that is gone has none. Answers the metadata as they are since, of an
+/// object that goes with its last finalizer those that it had in the end.
+///
+/// A conflict is answered as such: whoever wrote meanwhile may have stored the id of what is still to be removed, so that everything has to be
+/// looked at again before the object may go.
+pub async fn remove_finalizer<K>(
+    api: &Api<K>,
+    meta: &ObjectMeta,
+    finalizer: &str,
+) -> kube::Result<Option<ObjectMeta>>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let Some(finalizers) = without_finalizer(meta, finalizer) else {
+        return Ok(Some(meta.clone()));
+    };
+    match replace_finalizers(api, meta, finalizers).await {
+        Ok(meta) => Ok(Some(meta)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// How often the addition of a finalizer is decided again because the object has changed meanwhile.
+const CONFLICTS: u32 = 3;
+
+/// Replaces the list of finalizers of exactly this version of an object.
+async fn replace_finalizers<K>(
+    api: &Api<K>,
+    meta: &ObjectMeta,
+    finalizers: Vec<String>,
+) -> kube::Result<ObjectMeta>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let patch = MetaPatch {
+        finalizers: Some(finalizers),
+        resource_version: meta.resource_version.as_deref(),
+        ..MetaPatch::default()
+    };
+    patch_metadata(api, meta.name.as_deref().unwrap_or_default(), &patch).await
 }
 
 #[cfg(test)]
@@ -225,15 +231,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn decides_a_conflict_again_on_what_is_stored() {
-        let fake = conflicting(stored("u", "2", &["other", "ours"]));
+    async fn adds_to_what_is_stored_by_then() {
+        let fake = conflicting(stored("u", "2", &["other"]));
         let api: Api<ConfigMap> = Api::namespaced(fake.client(), "ns");
-        remove_finalizer(&api, &cached(), "ours").await.unwrap();
+        add_finalizer(&api, &cached(), "new").await.unwrap();
         let requests = fake.requests();
         assert_eq!(requests.len(), 3);
         assert_eq!(
             requests[2].body["metadata"],
-            json!({"finalizers": ["other"], "resourceVersion": "2"})
+            json!({"finalizers": ["other", "new"], "resourceVersion": "2"})
+        );
+    }
+
+    #[tokio::test]
+    async fn lets_go_of_nothing_but_what_was_looked_at() {
+        let fake = conflicting(stored("u", "2", &["ours"]));
+        let api: Api<ConfigMap> = Api::namespaced(fake.client(), "ns");
+        let error = remove_finalizer(&api, &cached(), "ours").await.unwrap_err();
+        assert!(matches!(error, kube::Error::Api(status) if status.code == 409));
+        let requests = fake.requests();
+        assert_eq!(requests.len(), 1);
+        assert_eq!(
+            requests[0].body["metadata"],
+            json!({"finalizers": [], "resourceVersion": "1"})
         );
     }
 
@@ -241,7 +261,7 @@ mod tests {
     async fn leaves_another_object_of_the_same_name_alone() {
         let fake = conflicting(stored("another", "2", &["ours"]));
         let api: Api<ConfigMap> = Api::namespaced(fake.client(), "ns");
-        let error = remove_finalizer(&api, &cached(), "ours").await.unwrap_err();
+        let error = add_finalizer(&api, &cached(), "new").await.unwrap_err();
         assert!(matches!(error, kube::Error::Api(status) if status.code == 409));
         assert_eq!(fake.requests().len(), 2);
     }

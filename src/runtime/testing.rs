@@ -28,6 +28,8 @@ pub(crate) enum Reply {
     Body(u16, String),
     /// One JSON document a line, until the sender is dropped.
     Stream(mpsc::UnboundedReceiver<Value>),
+    /// None, ever.
+    Silence,
 }
 
 impl Reply {
@@ -103,6 +105,7 @@ impl Service<Request<Body>> for FakeApi {
                 Reply::Body(code, body) => {
                     Response::builder().status(code).body(body.into()).unwrap()
                 }
+                Reply::Silence => std::future::pending().await,
                 Reply::Stream(values) => {
                     let lines = futures::stream::unfold(values, |mut values| async {
                         let value = values.recv().await?;

@@ -81,9 +81,12 @@ pub async fn execute(
 /// Removes the object without touching the instance: finalizer first, so that no terminating pass follows.
 async fn drop_object(context: &Context, object: &Runner) -> Result<Effect, Verdict> {
     let api = context.api::<Runner>(&object.metadata);
-    let failed = |error: kube::Error| Verdict::Failed {
-        reason: reasons::RECONCILE_ERROR,
-        message: format!("removing the Runner object failed: {}", explain(&error)),
+    let failed = |error: kube::Error| match error {
+        kube::Error::Api(status) if status.code == 409 => Verdict::Stale,
+        error => Verdict::Failed {
+            reason: reasons::RECONCILE_ERROR,
+            message: format!("removing the Runner object failed: {}", explain(&error)),
+        },
     };
     remove_finalizer(&api, &object.metadata, meta::FINALIZER_RUNNER)
         .await

@@ -95,9 +95,14 @@ fn difference(
     pools: &[Value],
 ) -> Option<String> {
     if objects.len() != living.len() || pools.len() != living.len() {
+        let ids: Vec<&Value> = objects.iter().map(|one| &one["status"]["id"]).collect();
+        let strange: Vec<_> = pools
+            .iter()
+            .filter(|pool| !ids.contains(&&pool["id"]))
+            .collect();
         let (objects, pools) = (objects.len(), pools.len());
         return Some(format!(
-            "{objects} Pools and {pools} pools for {}",
+            "{objects} Pools and {pools} pools for {}; of no Pool: {strange:?}",
             living.len()
         ));
     }

@@ -14,7 +14,10 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, api::PostParams, core::ObjectMeta};
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -133,11 +136,20 @@ impl SelfManaged {
         stop.run_until_cancelled(looks).await;
     }
 
-    /// Looks once. Answers whether the Secret was changed meanwhile, so that another look is due at once.
+    /// Looks once. Answers whether another look is due at once: the Secret was changed meanwhile, or the API server is so slow that the certificate
+    /// has come due, which is renewed from what is known.
     async fn look(&mut self, now: Timestamp) -> bool {
-        let (found, again) = match self.keep_authorities(now).await {
-            Ok(again) => (Ok(()), again),
-            Err(error) => (Err(error), false),
+        let due = self.leaf.as_ref().map(|leaf| leaf.due);
+        let patience = due.and_then(|due| Duration::try_from(now.duration_until(due)).ok());
+        let authorities = self.keep_authorities(now);
+        let looked = match patience.filter(|patience| !patience.is_zero()) {
+            Some(patience) => timeout(patience, authorities).await,
+            None => Ok(authorities.await),
+        };
+        let (found, again, now) = match looked {
+            Ok(Ok(again)) => (Ok(()), again, now),
+            Ok(Err(error)) => (Err(error), false, now),
+            Err(_) => (Err(self.silence()), true, due.unwrap_or(now)),
         };
         // Without the API server as well: a certificate is renewed from what is known.
         let signed = self.keep_leaf(now);
@@ -276,6 +288,11 @@ impl SelfManaged {
         let stored = self.stored.borrow();
         let stored = stored.as_ref()?;
         (stored.bundle == state.bundle()).then(|| stored.since.elapsed())
+    }
+
+    fn silence(&self) -> Trouble {
+        let silence = "the API server had not answered when the certificate came due";
+        Trouble::Api(self.place.clone(), silence.to_owned())
     }
 
     fn api_trouble(&self, error: &kube::Error) -> Trouble {

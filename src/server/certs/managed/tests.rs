@@ -139,6 +139,33 @@ async fn renews_its_certificate_while_the_api_server_is_away() {
     assert!(changes.has_changed().unwrap());
 }
 
+#[tokio::test]
+async fn renews_its_certificate_while_the_api_server_is_silent() {
+    let (served, is_silent) = (
+        secret(&ready_state()),
+        Arc::new(std::sync::atomic::AtomicBool::new(false)),
+    );
+    let silent = Arc::clone(&is_silent);
+    let fake = FakeApi::new(move |_| {
+        if silent.load(std::sync::atomic::Ordering::SeqCst) {
+            Reply::Silence
+        } else {
+            Reply::json(&served)
+        }
+    });
+    let (mut standby, certificate) = replica(&fake, Leadership::Standby);
+    standby.look(Timestamp::now()).await;
+    let mut changes = certificate.changes();
+    changes.mark_unchanged();
+    is_silent.store(true, std::sync::atomic::Ordering::SeqCst);
+    let due = standby.leaf.as_ref().unwrap().due;
+    let before = due - jiff::SignedDuration::from_millis(20);
+    assert!(standby.look(before).await);
+    assert!(changes.has_changed().unwrap());
+    let trouble = standby.trouble.as_deref().unwrap();
+    assert!(trouble.contains("had not answered"), "{trouble}");
+}
+
 #[test]
 fn certificates_are_for_the_service_and_for_where_the_port_is_bound() {
     let dns = [

@@ -281,20 +281,21 @@ async fn fakes_fail_as_told(ground: &Ground, version: GarmVersion) -> Result<()>
     .await?;
     let name = second["name"].as_str().context("the runner has no name")?;
     garm.runners().make_idle(name).await?;
+    let mark = garm.github().proxy().mark();
     garm.github().refuse_token("token-1");
     let refused = garm
         .api()
         .call("DELETE", &format!("/instances/{name}"), &Value::Null)
         .await?;
+    // GARM may have met the refusal by itself just before: it stops the pool manager then, and says so.
     ensure!(
-        refused.status == if version.is_0_1() { 500 } else { 401 },
+        [if version.is_0_1() { 500 } else { 401 }, 409].contains(&refused.status.as_u16()),
         "{refused:?}"
     );
+    let requests = garm.github().proxy().since(mark);
     ensure!(
-        garm.github()
-            .proxy()
-            .count(0, "DELETE /repos/{owner}/{repo}/actions/runners/{id}")
-            == 2
+        requests.iter().any(|seen| seen.status == Some(401)),
+        "{requests:?}"
     );
     Ok(())
 }
