@@ -10,6 +10,8 @@ use crate::{objects::pool, stage::Stage};
 
 /// How long GARM may take to make all runners.
 const LIMIT: Duration = Duration::from_secs(1800);
+/// How many GARM is to make at once. Of a thousand it fails to make many, as its database is locked, and never tries these again.
+const AT_ONCE: usize = 50;
 /// GARM starts them in ticks of five seconds.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -51,29 +53,31 @@ impl Fleet {
     pub async fn make(self, stage: &Stage<'_>, command: &OperatorCommand) -> Result<Operator> {
         let operator = stage.start(command).await?;
         stage.prepare(self.repositories).await?;
-        stage.create(&stage.namespace, &self.objects()).await?;
-        self.wait_idle(stage).await?;
+        let mut there = 0;
+        for some in self.objects().chunks(AT_ONCE.div_ceil(self.each)) {
+            stage.create(&stage.namespace, some).await?;
+            there += some.len() * self.each;
+            wait_idle(stage, there).await?;
+        }
         stage.calm(Duration::from_secs(8)).await?;
         Ok(operator)
     }
+}
 
-    /// Waits until all runners are idle, and GARM says so.
-    pub async fn wait_idle(self, stage: &Stage<'_>) -> Result<()> {
-        let patience = Patience::new(LIMIT, "all runners are idle").every(LOOK);
-        loop {
-            // GARM is asked only in the end: a list of all instances is dear.
-            let runners = stage.garm.github().runners();
-            let online = runners.iter().filter(|runner| runner.online).count();
-            if online == self.runners() {
-                let all = stage.garm.api().list("/instances").await?;
-                let idle = all.iter().filter(|one| one["runner_status"] == "idle");
-                if idle.count() == self.runners() && all.len() == self.runners() {
-                    return Ok(());
-                }
+/// Waits until so many runners are idle, and GARM says so.
+pub async fn wait_idle(stage: &Stage<'_>, runners: usize) -> Result<()> {
+    let patience = Patience::new(LIMIT, "all runners are idle").every(LOOK);
+    loop {
+        // GARM is asked only in the end: a list of all instances is dear.
+        let known = stage.garm.github().runners();
+        let online = known.iter().filter(|runner| runner.online).count();
+        if online == runners {
+            let all = stage.garm.api().list("/instances").await?;
+            let idle = all.iter().filter(|one| one["runner_status"] == "idle");
+            if idle.count() == runners && all.len() == runners {
+                return Ok(());
             }
-            patience
-                .pause(format!("{online} of {}", self.runners()))
-                .await?;
         }
+        patience.pause(format!("{online} of {runners}")).await?;
     }
 }
