@@ -17,10 +17,12 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use garm_operator::cli::{self, Task};
 use garm_operator::generate::crds;
+use garm_operator::generate::webhooks::{self, CaBundle};
 use garm_operator_ground::{
-    ControlPlane, Garm, Ground, Job, Operator, Owner,
+    Certificates, ControlPlane, ConversionEndpoint, Garm, Ground, Job, Operator, Owner,
     poll::Patience,
     servers::{GarmVersion, Server},
+    webhooks_at,
 };
 use serde_json::Value;
 use tokio::{runtime::Runtime, sync::mpsc};
@@ -122,6 +124,11 @@ async fn scene(ground: &Ground, options: &Options, started: Instant) -> Result<(
         .kubectl_ok(&["create", "namespace", NAMESPACE], "")
         .await?;
     let proxy = plane.proxy().await?;
+    let certificates = Certificates::new()?;
+    let folder = ground.directory().join("certificates");
+    std::fs::create_dir_all(&folder).context("make a folder for certificates")?;
+    std::fs::write(folder.join("tls.crt"), &certificates.certificate_pem)?;
+    std::fs::write(folder.join("tls.key"), &certificates.key_pem)?;
     let mut operator = ground
         .operator(
             std::env::current_exe().context("find this executable, which also is the operator")?,
@@ -129,10 +136,14 @@ async fn scene(ground: &Ground, options: &Options, started: Instant) -> Result<(
         .variable(OPERATOR, "1")
         .kubernetes(&proxy)
         .garm(&garm)
+        .webhooks()
+        .argument("--operator-webhook-cert-dir")
+        .argument(folder)
         .argument("--operator-runner-reconciliation=true")
         .start()?;
     operator.wait_ready(Duration::from_secs(30)).await?;
-    say("the operator is up");
+    ask_webhooks(plane, &operator, &certificates).await?;
+    say("the operator is up, and the API server asks it");
 
     let samples = SAMPLES
         .replace("https://github.example.com", &garm.github().url())
@@ -165,6 +176,30 @@ async fn scene(ground: &Ground, options: &Options, started: Instant) -> Result<(
     }
     tell_what_to_try(ground, plane)?;
     stay(plane, &garm, &mut operator).await
+}
+
+/// Lets the API server ask the operator about each write, and for conversions.
+async fn ask_webhooks(
+    plane: &ControlPlane,
+    operator: &Operator,
+    certificates: &Certificates,
+) -> Result<()> {
+    let address = operator.webhook_address();
+    let url = format!("https://{address}");
+    let conversion = ConversionEndpoint {
+        url: format!("{url}/convert"),
+        ca_pem: certificates.ca_pem.clone(),
+    };
+    plane
+        .install_crds(crds::definitions(), Some(&conversion))
+        .await?;
+    let shipped = webhooks::objects(CaBundle::Open);
+    for object in webhooks_at(&url, shipped, Some(&certificates.ca_pem), &[])? {
+        plane
+            .kubectl_ok(&["apply", "-f", "-"], &object.to_string())
+            .await?;
+    }
+    Ok(())
 }
 
 /// Waits until every object says that it is ready and every pool has its idle runners.
@@ -263,6 +298,8 @@ Things to try in another terminal:
   kubectl -n {NAMESPACE} get runners -w
   kubectl -n {NAMESPACE} scale pool cheap --replicas=2
   kubectl -n {NAMESPACE} patch image ubuntu --type=merge -p '{{\"spec\":{{\"tag\":\"ubuntu:26.04\"}}}}'
+  kubectl -n {NAMESPACE} patch pool cheap --type=merge -p '{{\"spec\":{{\"extraSpecs\":\"{{\"}}}}'
+  kubectl -n {NAMESPACE} get pools.v1alpha1.garm-operator.mercedes-benz.com
   kubectl -n {NAMESPACE} delete pool fast
   kubectl -n {NAMESPACE} describe pool cheap
   kubectl -n {NAMESPACE} get events

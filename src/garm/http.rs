@@ -3,7 +3,6 @@
 use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Method;
@@ -17,6 +16,7 @@ use url::Url;
 use super::error::{Error, Transport};
 use super::observer::{Called, Observer};
 use super::settings::Settings;
+use super::under_way::UnderWay;
 
 /// How old the last look at the CA file may be.
 const CA_FILE_AGE: Duration = Duration::from_secs(5);
@@ -57,8 +57,7 @@ pub(super) struct Http {
     settings: Arc<Settings>,
     observer: Arc<dyn Observer>,
     connection: Mutex<Option<Connection>>,
-    /// How many requests wait for their answer.
-    under_way: AtomicUsize,
+    pub(super) under_way: UnderWay,
 }
 
 /// Connections that trust one state of the CA file.
@@ -76,7 +75,7 @@ impl Http {
             settings,
             observer,
             connection: Mutex::new(None),
-            under_way: AtomicUsize::new(0),
+            under_way: UnderWay::default(),
         }
     }
 
@@ -100,7 +99,7 @@ impl Http {
         self.settings.permit.wait().await;
         let started = Instant::now();
         let result = {
-            let _under_way = UnderWay::begin(&self.under_way);
+            let _under_way = self.under_way.begin();
             receive(builder).await
         };
         self.observer.request(&Called {
@@ -111,11 +110,6 @@ impl Http {
             duration: started.elapsed(),
         });
         result.map_err(|error| failure(&error))
-    }
-
-    /// Counts the requests that wait for their answer.
-    pub(super) fn under_way(&self) -> usize {
-        self.under_way.load(Ordering::Relaxed)
     }
 
     /// Gives the address of the events socket, and how to trust it when a CA file is set; to be dialled at once.
@@ -214,22 +208,6 @@ impl Http {
             return Err(Error::Transport(Transport::CaFile(fault)));
         }
         Ok(certificates)
-    }
-}
-
-/// Counts a request for as long as it lives, also one that is given up.
-struct UnderWay<'a>(&'a AtomicUsize);
-
-impl<'a> UnderWay<'a> {
-    fn begin(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -17,6 +17,7 @@ mod observer;
 mod routes;
 mod settings;
 mod state;
+mod under_way;
 pub mod wire;
 
 #[cfg(test)]

@@ -37,15 +37,15 @@ impl Garm {
                 .map(|controller| controller.version.clone()),
             is_listening: shared.socket_is_up.load(Ordering::Relaxed),
             last_event: *last_event.unwrap_or_else(PoisonError::into_inner),
-            under_way: self.under_way(),
+            under_way: shared.client.http.under_way.count(),
             mirror: Collection::all()
                 .map(|collection| shared.mirror().state(collection))
                 .collect(),
         }
     }
 
-    /// Counts the requests that wait for GARM's answer. Whoever waits for GARM in any way waits for one of them.
-    pub fn under_way(&self) -> usize {
-        self.shared.client.http.under_way()
+    /// Says whether a request waits for GARM's answer, or did just now. Whoever waits for GARM in any way waits for one.
+    pub fn is_asked(&self) -> bool {
+        self.shared.client.http.under_way.was_lately(Instant::now())
     }
 }

@@ -1,7 +1,8 @@
 //! What has to go on for the process to live: watches, controllers, loops. `/healthz` names whatever stands still.
 //!
-//! A restart heals nothing that is wrong with GARM, so nobody is blamed for waiting for it: whoever does has a request under way, and each
-//! of those ends after a minute at most.
+//! A restart heals nothing that is wrong with GARM, so nobody is blamed for waiting for it: whoever does has a request under way, or waits for
+//! those who have, and each request ends after a minute at most. While GARM is asked all the time, work that does not end for another reason
+//! shows in `workqueue_longest_running_processor_seconds` alone.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ impl Vital {
             findings.push((name, watch(hub.idle(now), self.limit)));
         }
         let work = self.current.get();
-        let asks_garm = work.as_ref().is_some_and(|work| work.garm.under_way() > 0);
+        let asks_garm = work.as_ref().is_some_and(|work| work.garm.is_asked());
         for Line {
             name,
             concurrency,

@@ -5,6 +5,7 @@
 //! Counters are registered without `_total`, which the encoder appends.
 
 mod families;
+mod format;
 mod garm;
 
 use std::{
@@ -25,15 +26,10 @@ use self::families::{
     QueueFamilies, QueueLabel, ReconcileFamilies, RequestLabel, ResultLabel, Seconds, Status,
     WebhookFamilies, WebhookLabel, registered,
 };
+pub use self::format::Format;
 use self::garm::GarmFamilies;
 pub use self::garm::{GarmGauges, GarmReading};
 use super::process::ProcessCollector;
-
-/// Content type of the OpenMetrics text format.
-pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// Content type of the older Prometheus text format.
-pub const TEXT: &str = prometheus_text::CONTENT_TYPE;
 
 type Hook = Box<dyn Fn() -> bool + Send + Sync>;
 
@@ -53,40 +49,6 @@ impl Collector for Writers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let writers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         writers.iter().try_for_each(|write| write(&mut encoder))
-    }
-}
-
-/// Text format of a scrape's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// OpenMetrics 1.0, which ends with `# EOF`.
-    OpenMetrics,
-    /// Prometheus text 0.0.4.
-    Text,
-}
-
-impl Format {
-    /// Chooses the format from a request's `Accept` header: OpenMetrics where it is named, else the older text.
-    pub fn from_accept(accept: Option<&str>) -> Self {
-        let wanted = accept.unwrap_or_default().split(',').any(|part| {
-            let mut words = part.split(';').map(str::trim);
-            words.next() == Some("application/openmetrics-text")
-                // A quality of zero means "not this one".
-                && !words.any(|word| matches!(word, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
-        });
-        if wanted {
-            Self::OpenMetrics
-        } else {
-            Self::Text
-        }
-    }
-
-    /// Names the content type of this format.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Self::OpenMetrics => OPENMETRICS,
-            Self::Text => TEXT,
-        }
     }
 }
 

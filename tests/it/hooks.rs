@@ -3,10 +3,9 @@
 use std::net::{Ipv4Addr, TcpListener};
 
 use anyhow::{Context as _, Result, anyhow};
-use base64::Engine as _;
 use garm_operator::generate::webhooks::{CaBundle, objects};
 use garm_operator_ground::poll::{Seen, poll_until};
-use garm_operator_ground::{Certificates, Ground, Operator, OperatorCommand};
+use garm_operator_ground::{Certificates, Ground, Operator, OperatorCommand, webhooks_at};
 use serde_json::{Value, json};
 
 use crate::place::Place;
@@ -114,26 +113,7 @@ pub async fn configure(
 /// The shipped configurations, validating and mutating, with webhooks below this URL. Only objects of `namespaces` are asked about, all if there are
 /// none.
 pub fn configurations(url: &str, ca_pem: Option<&str>, namespaces: &[&str]) -> Result<[Value; 2]> {
-    let mut found = objects(CaBundle::Open);
-    found.retain(|object| object["webhooks"].is_array());
-    for webhook in found
-        .iter_mut()
-        .filter_map(|object| object["webhooks"].as_array_mut())
-        .flatten()
-    {
-        let path = webhook["clientConfig"]["service"]["path"].clone();
-        let path = path.as_str().context("a webhook has a path")?;
-        webhook["clientConfig"] = json!({"url": format!("{url}{path}")});
-        if let Some(pem) = ca_pem {
-            let pem = base64::engine::general_purpose::STANDARD.encode(pem);
-            webhook["clientConfig"]["caBundle"] = pem.into();
-        }
-        if !namespaces.is_empty() {
-            webhook["namespaceSelector"] = json!({"matchExpressions": [{
-                "key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces,
-            }]});
-        }
-    }
+    let found = webhooks_at(url, objects(CaBundle::Open), ca_pem, namespaces)?;
     let count = found.len();
     found
         .try_into()

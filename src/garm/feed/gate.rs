@@ -25,6 +25,7 @@ pub(super) async fn wait_until_open(shared: &Shared) {
             Ok(_) => return,
             Err(reason) => reason,
         };
+        shared.observer.turned(Loop::Gate);
         let wait = match reason {
             Availability::Unreachable { .. } => pause.next(),
             // The next try is quiet: GARM is not asked again before the login's own pause is over.

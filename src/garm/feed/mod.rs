@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use super::availability::Availability;
 use super::error::Error;
 use super::handle::Shared;
+use super::observer::Loop;
 use pause::Pause;
 
 /// How many doubtful objects are read at once. Two, so that one that GARM never answers for does not hold up the rest.
@@ -58,6 +59,7 @@ async fn begin(shared: &Shared, came_up: &mut watch::Receiver<u64>) -> Result<()
     let _ = timeout(longest, came_up.changed()).await;
     let mut pause = Pause::new(shared.settings.timings.probe_backoff);
     for _ in 0..3 {
+        shared.observer.turned(Loop::Lists);
         came_up.mark_unchanged();
         match lists::all(shared).await {
             Ok(()) => return Ok(()),

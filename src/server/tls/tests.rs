@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::{body::Body, routing::get};
@@ -264,16 +265,20 @@ async fn cuts_requests_that_outlast_the_stop() {
     timeout(LONG, slow).await.unwrap().unwrap().unwrap_err();
 }
 
-/// Calls again and again, on a connection that is kept while it lives; answers how many calls and connections it took.
+/// Calls again and again, on a connection that is kept while it lives; counts itself as `moved` with its third connection.
 async fn call_until(
     address: SocketAddr,
     ca_pem: String,
     is_http2: bool,
+    moved: Arc<AtomicUsize>,
     end: CancellationToken,
-) -> (usize, usize) {
-    let (mut calls, mut connections) = (0, 0);
+) {
+    let mut connections = 0;
     while !end.is_cancelled() {
         connections += 1;
+        if connections == 3 {
+            moved.fetch_add(1, Ordering::SeqCst);
+        }
         if is_http2 {
             let mut client = http2(dial(address, &ca_pem, "h2").await.unwrap()).await;
             while !end.is_cancelled() && client.ready().await.is_ok() {
@@ -287,7 +292,6 @@ async fn call_until(
                         break;
                     }
                 }
-                calls += 1;
             }
         } else {
             let mut client = http1(dial(address, &ca_pem, "http/1.1").await.unwrap()).await;
@@ -296,37 +300,48 @@ async fn call_until(
                 let answer = client.send_request(request("/")).await.unwrap();
                 let is_last = answer.headers().contains_key("connection");
                 assert_eq!(text(answer).await, "hello");
-                calls += 1;
                 if is_last || end.is_cancelled() {
                     break;
                 }
             }
         }
     }
-    (calls, connections)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_fails_while_the_certificate_changes_all_the_time() {
-    let served = Served::with_certificate(times()).await;
-    let end = CancellationToken::new();
+    // A busy machine is slow at the handshakes of so many.
+    let patient = WebhookTimings {
+        handshake: LONG,
+        ..times()
+    };
+    let served = Served::with_certificate(patient).await;
+    let (moved, end) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
     let clients: Vec<_> = (0..16)
         .map(|index| {
-            let pem = served.authority.pem.clone();
-            tokio::spawn(call_until(served.address, pem, index % 2 == 0, end.clone()))
+            let (pem, moved) = (served.authority.pem.clone(), Arc::clone(&moved));
+            let is_http2 = index % 2 == 0;
+            tokio::spawn(call_until(
+                served.address,
+                pem,
+                is_http2,
+                moved,
+                end.clone(),
+            ))
         })
         .collect();
-    for _ in 0..30 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        served.certificate.install(served.authority.pair());
-    }
+    let all_move = async {
+        let mut rounds = 0;
+        while rounds < 30 || moved.load(Ordering::SeqCst) < 16 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            served.certificate.install(served.authority.pair());
+            rounds += 1;
+        }
+    };
+    timeout(LONG * 3, all_move).await.unwrap();
     end.cancel();
     for client in clients {
-        let (calls, connections) = timeout(LONG, client).await.unwrap().unwrap();
-        assert!(
-            calls > 0 && connections > 2,
-            "{calls} calls, {connections} connections"
-        );
+        timeout(LONG, client).await.unwrap().unwrap();
     }
     served.ended().await;
 }

@@ -17,6 +17,7 @@ mod provider;
 pub mod proxy;
 pub mod servers;
 mod service;
+mod webhooks;
 
 pub use certificates::{Authority, Certificates};
 pub use control_plane::ControlPlane;
@@ -30,6 +31,7 @@ pub use operator::{Operator, OperatorCommand};
 pub use process::Process;
 pub use provider::{FAILING_FLAVOR, FakeProvider, Machine, Operation};
 pub use service::Service;
+pub use webhooks::webhooks_at;
 
 /// Eight random lower-case hexadecimal characters, to tell names of one run from another's.
 pub(crate) fn random_word() -> String {
