@@ -12,6 +12,11 @@ pub fn memory(pid: u32) -> Result<f64> {
     status(pid, "VmRSS:")
 }
 
+/// The part of it that is no file's: files, the program's own first of all, can be read again and are shared.
+pub fn own_memory(pid: u32) -> Result<f64> {
+    status(pid, "RssAnon:")
+}
+
 /// A size that Linux tells in KiB, in MiB.
 fn status(pid: u32, key: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");

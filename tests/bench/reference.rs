@@ -11,7 +11,7 @@ use crate::{
     load,
     objects::{OWNER, TOKEN, WEBHOOK_SECRET, foundation, repository_name},
     replay::{Replayed, Script},
-    stage::Stage,
+    stage::{Stage, fresh_garm},
 };
 
 /// What is there before the replay.
@@ -29,7 +29,7 @@ pub struct Before<'a> {
 
 /// Plays a script where the objects are that it writes.
 pub async fn replay(stage: &Stage<'_>, script: Script, before: Before<'_>) -> Result<Replayed> {
-    let garm = stage.ground.garm(stage.settings.garm).await?;
+    let garm = fresh_garm(stage.ground, stage.settings).await?;
     if before.is_filled {
         fill(&garm, before.repositories).await?;
     }

@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest as _};
 
 use crate::{
     figures::{Figure, Goal, count, percentile},
-    fleet::Fleet,
+    fleet::{Fleet, wait_idle},
     options::Settings,
     reference::{Before, replay},
     replay::Script,
@@ -131,7 +131,7 @@ async fn replace(stage: &Stage<'_>, fleet: Fleet, replaced: &mut HashSet<String>
         stage.garm.api().delete(&path).await?;
         tokio::time::sleep(Duration::from_millis(700)).await;
     }
-    fleet.wait_idle(stage).await
+    wait_idle(stage, fleet.runners()).await
 }
 
 /// What GARM tells of one instance.

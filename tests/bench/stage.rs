@@ -12,7 +12,7 @@ use garm_operator::api::v1beta1::{
 };
 use garm_operator::generate::crds;
 use garm_operator_ground::{
-    ControlPlane, Garm, Ground, Operator, OperatorCommand,
+    ControlPlane, Garm, GarmOptions, Ground, Operator, OperatorCommand,
     poll::Patience,
     proxy::{Proxy, Recorded},
 };
@@ -64,7 +64,7 @@ impl<'a> Stage<'a> {
         let plane =
             ControlPlane::start(ground.servers(), ground.guard(), ground.directory()).await?;
         plane.install_crds(crds::definitions(), None).await?;
-        let garm = ground.garm(settings.garm).await?;
+        let garm = fresh_garm(ground, settings).await?;
         Ok(Self {
             kube: plane.proxy().await?,
             namespace: plane.create_namespace("bench").await?,
@@ -285,6 +285,15 @@ impl<'a> Stage<'a> {
             }
         }
     }
+}
+
+/// A GARM that logs as in production.
+pub async fn fresh_garm(ground: &Ground, settings: &Settings) -> Result<Garm> {
+    let options = GarmOptions {
+        log_level: "info",
+        ..GarmOptions::default()
+    };
+    ground.garm_with(settings.garm, options).await
 }
 
 /// When the last request of a proxy came that is work.

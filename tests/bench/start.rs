@@ -39,10 +39,12 @@ pub async fn run(ground: &Ground, settings: &Settings) -> Result<Vec<Figure>> {
     let took = begun.elapsed();
     tokio::time::sleep(SETTLED).await;
     let memory = process::memory(operator.pid())?;
+    let own = process::own_memory(operator.pid())?;
     stage.stop(operator).await?;
     stage.end().await?;
     Ok(vec![
         Figure::new("exec to ready", "s", took.as_secs_f64()).goal(Goal::AtMost(0.05)),
         Figure::new("memory after 5 s", "MiB", memory).goal(Goal::AtMost(18.0)),
+        Figure::new("of it no pages of files", "MiB", own),
     ])
 }

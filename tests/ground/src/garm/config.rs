@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 
+use super::GarmOptions;
 use crate::provider::FakeProvider;
 
 /// What nobody else may know; GARM refuses anything that is not long and random.
@@ -34,14 +35,14 @@ pub(super) fn write(
     port: u16,
     secrets: &Secrets,
     provider: &FakeProvider,
-    webhook_management: bool,
+    options: &GarmOptions,
 ) -> Result<()> {
     // Paths below a temporary directory and hexadecimal words: nothing that would need quoting.
     let text = format!(
         r#"[default]
 enable_webhook_management = {webhook_management}
 [logging]
-log_level = "debug"
+log_level = "{log_level}"
 [jwt_auth]
 secret = "{token_secret}"
 time_to_live = "24h"
@@ -60,6 +61,8 @@ provider_type = "external"
 provider_executable = "{executable}"
 config_file = "{config_file}"
 "#,
+        webhook_management = options.webhook_management,
+        log_level = options.log_level,
         token_secret = secrets.token_secret,
         passphrase = secrets.passphrase,
         database = directory.join("garm.db").display(),

@@ -58,6 +58,8 @@ pub struct GarmOptions {
     pub webhook_management: bool,
     /// Whether runners call back by themselves until they are idle; see [`Runners::set_auto_idle`].
     pub auto_idle: bool,
+    /// How much it logs: `debug`, `info`, `warn` or `error`.
+    pub log_level: &'static str,
 }
 
 impl Default for GarmOptions {
@@ -66,6 +68,7 @@ impl Default for GarmOptions {
             setup: Setup::Complete,
             webhook_management: true,
             auto_idle: true,
+            log_level: "debug",
         }
     }
 }
@@ -118,13 +121,7 @@ impl Garm {
         let [port] = free_ports()?;
         let secrets = Secrets::random();
         let provider = FakeProvider::prepare(&directory.join("provider"))?;
-        config::write(
-            directory,
-            port,
-            &secrets,
-            &provider,
-            options.webhook_management,
-        )?;
+        config::write(directory, port, &secrets, &provider, &options)?;
         let direct_url = format!("http://127.0.0.1:{port}");
         let github = FakeGithub::start().await?;
         let api = Arc::new(Api::new(&direct_url, &secrets.username, &secrets.password)?);
