@@ -1,10 +1,7 @@
 //! An operator that answers webhooks and does nothing else: it is not the leader.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use garm_operator_ground::{Certificates, Ground, Operator, OperatorCommand};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, api::PostParams};
-use serde_json::json;
 
 use crate::stage::Stage;
 
@@ -19,7 +16,7 @@ pub struct Serving {
 impl Serving {
     /// Starts it; objects may be there already.
     pub async fn start(stage: &Stage<'_>) -> Result<Self> {
-        hold_lease(stage).await?;
+        stage.plane.hold_lease(&stage.namespace).await?;
         let (command, certificates) = with_webhooks(stage.ground, stage.command()?)?;
         let command = command
             .own_namespace(&stage.namespace)
@@ -45,22 +42,4 @@ pub fn with_webhooks(
         .argument("--operator-webhook-cert-dir")
         .argument(folder);
     Ok((command, certificates))
-}
-
-/// Makes somebody else the leader, for longer than anything takes.
-async fn hold_lease(stage: &Stage<'_>) -> Result<()> {
-    let now = k8s_openapi::jiff::Timestamp::now();
-    let lease = serde_json::from_value(json!({
-        "metadata": {"name": "b608d8b3.mercedes-benz.com"},
-        "spec": {
-            "holderIdentity": "another", "leaseDurationSeconds": 86_400,
-            "acquireTime": format!("{now:.6}"), "renewTime": format!("{now:.6}"),
-        },
-    }))?;
-    let leases: Api<Lease> = Api::namespaced(stage.plane.client(), &stage.namespace);
-    leases
-        .create(&PostParams::default(), &lease)
-        .await
-        .context("make a Lease")?;
-    Ok(())
 }

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
 use kube::{Api, Client, Config, api::PostParams};
 use rcgen::KeyPair;
 use serde_json::json;
@@ -179,6 +179,21 @@ impl ControlPlane {
             .await
             .with_context(|| format!("create namespace {name}"))?;
         Ok(name)
+    }
+
+    /// Makes somebody else the leader of the operators in a namespace, for a day.
+    pub async fn hold_lease(&self, namespace: &str) -> Result<()> {
+        let now = k8s_openapi::jiff::Timestamp::now();
+        let lease = serde_json::from_value(json!({
+            "metadata": {"name": "b608d8b3.mercedes-benz.com"},
+            "spec": {
+                "holderIdentity": "another", "leaseDurationSeconds": 86_400,
+                "acquireTime": format!("{now:.6}"), "renewTime": format!("{now:.6}"),
+            },
+        }))?;
+        let leases: Api<Lease> = Api::namespaced(self.client(), namespace);
+        let created = leases.create(&PostParams::default(), &lease).await;
+        created.context("make a Lease").map(drop)
     }
 
     /// Fails, with the end of its log, when one of the servers has ended.

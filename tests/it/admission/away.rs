@@ -183,12 +183,7 @@ async fn garm_away(ground: &Ground) -> Result<()> {
     let world = World::new(ground, GarmVersion::ALL[1]).await?;
     world.garm.stop().await?;
     // Somebody else leads, too.
-    let now = jiff::Timestamp::now();
-    world
-        .apply(&[format!(
-            "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {{name: b608d8b3.mercedes-benz.com}}\nspec: {{holderIdentity: other, leaseDurationSeconds: 3600, acquireTime: \"{now:.6}\", renewTime: \"{now:.6}\"}}\n"
-        )])
-        .await?;
+    world.plane.hold_lease(&world.namespace).await?;
     let standby = world
         .command()
         .own_namespace(&world.namespace)

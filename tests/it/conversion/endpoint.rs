@@ -6,10 +6,6 @@ use garm_operator_ground::proxy::Proxy;
 use garm_operator_ground::{
     Certificates, ControlPlane, ConversionEndpoint, Ground, Operator, OperatorCommand, Service,
 };
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
-use kube::api::PostParams;
-use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::hooks;
@@ -73,7 +69,7 @@ async fn start(ground: &Ground) -> Result<Converting> {
         .install_crds(crds::definitions(), Some(&endpoint))
         .await?;
     let home = plane.create_namespace("operator").await?;
-    hold_lease(&plane, &home).await?;
+    plane.hold_lease(&home).await?;
     let mut operators = Vec::new();
     for _ in 0..2 {
         let proxy = plane.proxy().await?;
@@ -94,24 +90,6 @@ async fn start(ground: &Ground) -> Result<Converting> {
         endpoint,
         _behind: (front, operators),
     })
-}
-
-/// Makes somebody else the leader, for longer than tests take.
-async fn hold_lease(plane: &ControlPlane, namespace: &str) -> Result<()> {
-    let now = k8s_openapi::jiff::Timestamp::now();
-    let lease = serde_json::from_value(json!({
-        "metadata": {"name": "b608d8b3.mercedes-benz.com"},
-        "spec": {
-            "holderIdentity": "another", "leaseDurationSeconds": 86_400,
-            "acquireTime": format!("{now:.6}"), "renewTime": format!("{now:.6}"),
-        },
-    }))?;
-    let leases: Api<Lease> = Api::namespaced(plane.client(), namespace);
-    leases
-        .create(&PostParams::default(), &lease)
-        .await
-        .context("make a Lease")?;
-    Ok(())
 }
 
 /// A client that trusts the webhook.

@@ -114,6 +114,16 @@ impl Replica {
         .await
     }
 
+    /// Waits until it has done some more.
+    async fn wait_works_on(&self) -> Result<()> {
+        let mark = self.garm.mark();
+        poll_until(SOON * 3, "a replica works on", async || {
+            let count = self.garm.writes_since(mark).len();
+            Ok(Seen::when(count, |count| *count >= 20).map(drop))
+        })
+        .await
+    }
+
     /// Waits until it has begun nothing for a while.
     async fn wait_stuck(&self) -> Result<()> {
         let patience = Patience::new(SOON * 2, "everything waits for an answer");
@@ -180,12 +190,7 @@ async fn frozen(ground: &Ground) -> Result<()> {
     first.wait_leads(false).await?;
     first.wait_log("another replica leads").await?;
     // While it knows of ever more that could be done.
-    let mark = scene.second.garm.mark();
-    poll_until(SOON * 3, "the other one works on", async || {
-        let count = scene.second.garm.writes_since(mark).len();
-        Ok(Seen::when(count, |count| *count >= 20))
-    })
-    .await?;
+    scene.second.wait_works_on().await?;
     let mut deeds = first.deeds(garm, kube);
     deeds.extend(told(&first.lease_writes(kube)));
     ensure!(deeds.is_empty(), "the thawed one did {deeds:#?}");
@@ -211,12 +216,7 @@ async fn cut_off(ground: &Ground, fault: Fault) -> Result<()> {
     cut.remove();
     first.kube.drop_connections();
     first.wait_log("another replica leads").await?;
-    let mark = scene.second.garm.mark();
-    poll_until(SOON * 3, "the other one works on", async || {
-        let count = scene.second.garm.writes_since(mark).len();
-        Ok(Seen::when(count, |count| *count >= 20))
-    })
-    .await?;
+    scene.second.wait_works_on().await?;
     let deeds = first.deeds(garm, kube);
     ensure!(deeds.is_empty(), "without the Lease it did {deeds:#?}");
     scene.end().await
