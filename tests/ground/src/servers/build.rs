@@ -213,19 +213,15 @@ fn progress(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
+    use super::{super::script, *};
 
     /// A `go` that answers `go env` and "builds" by writing its output file.
     fn fake_go(folder: &Path, build: &str) {
         let script = format!(
-            "#!/bin/sh\nif [ \"$1\" = env ]; then echo go1.26.8; echo local; echo cc; exit 0; fi\n\
-             while [ \"$1\" != -o ]; do shift; done\n{build}\n"
+            "if [ \"$1\" = env ]; then echo go1.26.8; echo local; echo cc; exit 0; fi\n\
+             while [ \"$1\" != -o ]; do shift; done\n{build}"
         );
-        let path = folder.join("go");
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        script::write(&folder.join("go"), &script);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! A stamp beside each binary says from what it was built, so that a changed version or `go.sum` builds anew.
 
 mod build;
+#[cfg(test)]
+mod script;
 mod toolchain;
 
 use std::{

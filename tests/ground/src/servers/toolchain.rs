@@ -113,12 +113,13 @@ fn find_program(search_path: &OsStr, name: &OsStr) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::GarmVersion, *};
+    use super::{
+        super::{GarmVersion, script},
+        *,
+    };
 
     fn program(folder: &Path, name: &str, script: &str) {
-        let path = folder.join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        script::write(&folder.join(name), script);
     }
 
     #[test]
