@@ -17,7 +17,7 @@ use super::settings::Settings;
 use super::wire::{Controller, Credential, Endpoint, Entity, EntityKind, Instance, Pool};
 
 /// How many changes a slow subscriber may be behind before it has to look at everything.
-const CHANGES: usize = 8_192;
+const CHANGES: usize = 4_096;
 
 /// One GARM: an in-memory copy to read from, and calls whose answers are in the copy before they return.
 ///

@@ -26,7 +26,8 @@ pub(super) fn start(
         watch_timeout: config.timings.watch,
         metrics: Some(Arc::clone(registry)),
     };
-    let few = options(500, 2_048, Form::Decoded);
+    // Each place in a channel takes its memory from the start on; a follower is never behind by more than a page and what comes meanwhile.
+    let few = options(500, 512, Form::Decoded);
     Hubs {
         endpoints: Hub::start_with(kube, namespaces, &few, wiring::index_endpoint, token),
         credentials: Hub::start_with(kube, namespaces, &few, wiring::index_credential, token),
@@ -37,14 +38,14 @@ pub(super) fn start(
         pools: Hub::start_with(
             kube,
             namespaces,
-            &options(500, 8_192, Form::Decoded),
+            &options(500, 2_048, Form::Decoded),
             wiring::index_pool,
             token,
         ),
         runners: Hub::start_with(
             kube,
             namespaces,
-            &options(50, 16_384, Form::Text),
+            &options(50, 4_096, Form::Text),
             wiring::index_runner,
             token,
         ),
@@ -52,7 +53,7 @@ pub(super) fn start(
         secrets: Hub::start_with(
             kube,
             namespaces,
-            &options(10, 8_192, Form::Text),
+            &options(10, 1_024, Form::Text),
             |_| Vec::new(),
             token,
         ),
