@@ -242,7 +242,8 @@ impl Wiring {
     fn changed(&self, change: &Changed) {
         let hubs = &self.context.hubs;
         match change {
-            Changed::Availability => self.wake_all(Queue::add_fresh),
+            // While a list was missing nothing could be decided.
+            Changed::Availability | Changed::Listed => self.wake_all(Queue::add_fresh),
             Changed::Controller => wake(&self.queues.server_configs, &hubs.server_configs.all()),
             Changed::Endpoint(name) => {
                 let objects = hubs.endpoints.by(&name_index(name));

@@ -193,6 +193,22 @@ async fn credentials_that_went_wake_whoever_may_need_them_and_endpoints_that_wai
 }
 
 #[tokio::test]
+async fn who_waited_for_lists_is_woken_when_all_are_there() {
+    let wiring = wiring(vec![
+        object("GitHubEndpoint", "ghes", 1, json!({}), json!({})),
+        object("GitHubCredential", "pat", 1, json!({}), json!({"id": 1})),
+        repository("tools", false),
+        object("Pool", "a", 1, scope_ref("tools"), json!({"id": "1"})),
+    ])
+    .await;
+    wiring.changed(&Changed::Listed);
+    assert_eq!(woken(&wiring.queues.endpoints), ["ghes"]);
+    assert_eq!(woken(&wiring.queues.credentials), ["pat"]);
+    assert_eq!(woken(&wiring.queues.repositories), ["tools"]);
+    assert_eq!(woken(&wiring.queues.pools), ["a"]);
+}
+
+#[tokio::test]
 async fn a_list_of_instances_wakes_the_runners_that_it_may_end() {
     let wiring = wiring(vec![
         object("Runner", "gone", 1, json!({}), json!({"name": "gone"})),

@@ -57,6 +57,8 @@ pub enum Changed {
     Availability,
     /// A complete list was taken in. What it changed was told before, one by one.
     Resynced(Collection),
+    /// All that objects decide by is listed for the first time since GARM came back, or is another one; instances apart, which may take long.
+    Listed,
 }
 
 /// An object that has to be read.
@@ -275,8 +277,16 @@ impl Mirror {
             let sent = self.complete.entry(collection).or_insert(ticket.sent);
             *sent = ticket.sent.max(*sent);
             out.push(Changed::Resynced(collection));
+            if kind == ListKind::First && collection != Collection::Instances && self.is_listed() {
+                out.push(Changed::Listed);
+            }
         }
         out
+    }
+
+    fn is_listed(&self) -> bool {
+        let mut all = Collection::all().filter(|one| *one != Collection::Instances);
+        all.all(|collection| self.complete(collection).is_some())
     }
 
     /// Takes in a list of a part of a collection.

@@ -506,6 +506,31 @@ fn another_garm_ends_what_was_proved_of_the_first() {
 }
 
 #[test]
+fn what_objects_decide_by_is_told_to_be_listed_once_for_each_garm() {
+    let (mut mirror, now) = mirror();
+    let controller = |id: &str| Controller {
+        controller_id: id.to_owned(),
+        ..Controller::default()
+    };
+    for garm in ["one", "two"] {
+        let ticket = mirror.ticket(now);
+        mirror.read(controller(garm), ticket, now);
+        for round in 0..2 {
+            let told: Vec<Collection> = Collection::all()
+                .filter(|collection| {
+                    let ticket = mirror.ticket(now);
+                    let nothing = list::<Pool>(Vec::new());
+                    let changed = mirror.listed(*collection, nothing, ticket, |_| false, now);
+                    changed.contains(&Changed::Listed)
+                })
+                .collect();
+            let expected = [Collection::Pools];
+            assert_eq!(told, expected[..1 - round], "{garm}, round {round}");
+        }
+    }
+}
+
+#[test]
 fn a_read_that_failed_is_tried_again_after_its_pause_also_after_a_restart() {
     let (mut mirror, now) = mirror();
     mirror.heard(old_pool("a", 1).with_specs(), now);
