@@ -18,6 +18,7 @@ use crate::controllers::scope::{Target, target};
 use crate::domain::duplicate::tag;
 use crate::domain::field::{FieldError, sentence};
 use crate::domain::ownership::{Claim, claim};
+use crate::domain::pool::adoption::{self, Candidate};
 use crate::domain::pool::{DesiredPool, desired, marker};
 use crate::domain::pushed::{Hasher, Pushed};
 use crate::domain::reference::{id_index, missing};
@@ -27,6 +28,7 @@ use crate::garm::{self, Collection};
 use crate::runtime::ObjectKey;
 use crate::runtime::client::explain;
 
+use super::candidate::candidate;
 use super::memory::{Failure, Memory};
 
 /// What a pass knows.
@@ -45,6 +47,8 @@ pub struct Observed {
     pub marked: Vec<wire::Pool>,
     /// Ids of further pools that bear this object's marker, disabled and empty: a create whose answer was lost left them.
     pub surplus: Vec<String>,
+    /// The pool that the object asks to take instead of having one made; only while it has none.
+    pub adoption: Option<Candidate>,
     /// GARM's words to the last of several attempts to make this very pool, and how long it is not asked again.
     pub refused: Option<(String, Duration)>,
     /// What is known to have been sent.
@@ -86,6 +90,7 @@ impl Observed {
             actual: None,
             marked: Vec::new(),
             surplus: Vec::new(),
+            adoption: None,
             refused: None,
             pushed: Pushed::parse(meta::annotation(&object.metadata, meta::PUSHED)),
             hasher,
@@ -161,6 +166,12 @@ async fn observe_life(
         let again = context.timings.create_again;
         observed.refused = memory.refusal(&observed.uid, desired, again);
         observed.marked = marked_pools(context, object, scope).await?;
+        // A pool that was ours and is gone from GARM is made anew, whatever it once was taken from.
+        if own_id(context, object).is_none()
+            && let Some(id) = adoption::wanted(&object.metadata)
+        {
+            observed.adoption = Some(candidate(context, object, id).await?);
+        }
     }
     observed.scope = Some(scope);
     observed.image = Some(image);
@@ -267,7 +278,8 @@ async fn marked_pools(
                     .as_ref()
                     .map_or_else(String::new, |s| s.id.clone())
             };
-            if id(&live) != id(object) {
+            let asks = |pool: &Pool| adoption::wanted(&pool.metadata);
+            if id(&live) != id(object) || asks(&live) != asks(object) {
                 return Err(Verdict::Stale);
             }
         }
