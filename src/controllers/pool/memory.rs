@@ -205,11 +205,17 @@ impl Memory {
         !is_taken
     }
 
+    /// Forgets that an object was to take a pool: it does not.
+    pub fn lets_go(&self, uid: &str) {
+        if let Some(pool) = self.lock().get_mut(uid) {
+            pool.takes = None;
+        }
+    }
+
     /// Forgets refusals: the pool was made.
     pub fn made(&self, uid: &str) {
         if let Some(pool) = self.lock().get_mut(uid) {
             pool.refused = None;
-            pool.takes = None;
         }
     }
 
@@ -347,8 +353,10 @@ mod tests {
         assert!(memory.takes("b", "other", all));
         assert!(memory.takes("b", "pool", |uid| uid != "a"), "a is gone");
         assert!(!memory.takes("a", "pool", all));
-        memory.forget("b");
+        memory.lets_go("b");
         assert!(memory.takes("a", "pool", all));
+        memory.forget("a");
+        assert!(memory.takes("b", "pool", all));
     }
 
     #[test]

@@ -70,14 +70,20 @@ impl Controller for Pools {
 
     /// Deletion follows no reference, and looks at pools and instances live.
     fn needs(&self, object: &Pool) -> &'static [Collection] {
-        if meta::is_terminating(&object.metadata) {
-            return &[];
-        }
-        &[
+        const ALL: [Collection; 4] = [
             Collection::Entities(EntityKind::Repository),
             Collection::Entities(EntityKind::Organization),
             Collection::Entities(EntityKind::Enterprise),
-        ]
+            Collection::Pools,
+        ];
+        if meta::is_terminating(&object.metadata) {
+            return &[];
+        }
+        // Only who asks for a pool decides by the absence of one in the copy.
+        match meta::annotation(&object.metadata, meta::ADOPT_ID) {
+            Some(_) => &ALL,
+            None => &ALL[..3],
+        }
     }
 
     fn context(&self) -> &Context {

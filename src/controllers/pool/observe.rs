@@ -18,7 +18,7 @@ use crate::controllers::scope::{Target, target};
 use crate::domain::duplicate::tag;
 use crate::domain::field::{FieldError, sentence};
 use crate::domain::ownership::{Claim, claim};
-use crate::domain::pool::adoption::{self, Candidate};
+use crate::domain::pool::adoption::Candidate;
 use crate::domain::pool::{DesiredPool, desired, marker};
 use crate::domain::pushed::{Hasher, Pushed};
 use crate::domain::reference::{id_index, missing};
@@ -26,9 +26,8 @@ use crate::domain::runner::{counts, is_idle};
 use crate::garm::wire::{self, Instance};
 use crate::garm::{self, Collection};
 use crate::runtime::ObjectKey;
-use crate::runtime::client::explain;
 
-use super::candidate::candidate;
+use super::candidate::{adopted, candidate, ensure_current};
 use super::memory::{Failure, Memory};
 
 /// What a pass knows.
@@ -163,14 +162,13 @@ async fn observe_life(
         (&scope, &image, &observed.desired)
         && !scope.is_terminating
     {
-        let again = context.timings.create_again;
-        observed.refused = memory.refusal(&observed.uid, desired, again);
-        observed.marked = marked_pools(context, object, scope).await?;
-        // A pool that was ours and is gone from GARM is made anew, whatever it once was taken from.
-        if own_id(context, object).is_none()
-            && let Some(id) = adoption::wanted(&object.metadata)
-        {
-            observed.adoption = Some(candidate(context, object, id).await?);
+        if let Some(id) = adopted(context, object) {
+            let wanted = (scope, desired.provider_name.as_str());
+            observed.adoption = Some(candidate(context, memory, object, id, wanted).await?);
+        } else {
+            let again = context.timings.create_again;
+            observed.refused = memory.refusal(&observed.uid, desired, again);
+            observed.marked = marked_pools(context, object, scope).await?;
         }
     }
     observed.scope = Some(scope);
@@ -191,7 +189,7 @@ fn image_tag(context: &Context, namespace: &str, name: &str) -> Reference<String
 }
 
 /// The stored id, as far as it is ours: one that an older object holds as well is not, nor one that a living object goes on with.
-fn own_id<'a>(context: &Context, object: &'a Pool) -> Option<&'a str> {
+pub(super) fn own_id<'a>(context: &Context, object: &'a Pool) -> Option<&'a str> {
     let id = object.status.as_ref().map(|status| status.id.as_str());
     let id = id.filter(|id| !id.is_empty())?;
     let rivals = context.hubs.pools.by(&id_index(id));
@@ -257,34 +255,7 @@ async fn marked_pools(
     object: &Pool,
     scope: &Target,
 ) -> Result<Vec<wire::Pool>, Verdict> {
-    let api = context.api::<Pool>(&object.metadata);
-    let live = api
-        .get_opt(&object.name_any())
-        .await
-        .map_err(|error| Verdict::Failed {
-            reason: crate::api::condition::reasons::RECONCILE_ERROR,
-            message: format!(
-                "reading the Pool before creation failed: {}",
-                explain(&error)
-            ),
-        })?;
-    match live {
-        Some(live)
-            if live.metadata.uid == object.metadata.uid
-                && live.metadata.deletion_timestamp.is_none() =>
-        {
-            let id = |pool: &Pool| {
-                pool.status
-                    .as_ref()
-                    .map_or_else(String::new, |s| s.id.clone())
-            };
-            let asks = |pool: &Pool| adoption::wanted(&pool.metadata);
-            if id(&live) != id(object) || asks(&live) != asks(object) {
-                return Err(Verdict::Stale);
-            }
-        }
-        _ => return Err(Verdict::Stale),
-    }
+    ensure_current(context, object).await?;
     let pools = context
         .garm
         .list_pools_of(scope.kind, &scope.id)
