@@ -31,11 +31,11 @@ pub async fn make(world: &World<'_>) -> Result<Fleet> {
         })
     };
     let repository = made(
-        api.post("/repositories", &scope(json!("acme"), "tools"))
+        &api.post("/repositories", &scope(json!("acme"), "tools"))
             .await?,
     )?;
     let organization = made(
-        api.post("/organizations", &scope(Value::Null, "Umbrella"))
+        &api.post("/organizations", &scope(Value::Null, "Umbrella"))
             .await?,
     )?;
     let small = json!({
@@ -43,7 +43,7 @@ pub async fn make(world: &World<'_>) -> Result<Fleet> {
         "tags": ["small", "Linux"], "enabled": true, "max_runners": 3, "min_idle_runners": 1,
     });
     let small = made(
-        api.post(&format!("/repositories/{repository}/pools"), &small)
+        &api.post(&format!("/repositories/{repository}/pools"), &small)
             .await?,
     )?;
     let special = json!({
@@ -52,13 +52,13 @@ pub async fn make(world: &World<'_>) -> Result<Fleet> {
         "extra_specs": {"planted": "extra", "disk": [1, 2.5]}, "github-runner-group": "team", "runner_prefix": "team-a", "priority": 7,
     });
     let special = made(
-        api.post(&format!("/organizations/{organization}/pools"), &special)
+        &api.post(&format!("/organizations/{organization}/pools"), &special)
             .await?,
     )?;
     Ok(Fleet { small, special })
 }
 
-fn made(answer: Value) -> Result<String> {
+fn made(answer: &Value) -> Result<String> {
     let id = answer["id"].as_str();
     id.map(str::to_owned).context("GARM gave no id")
 }
