@@ -1,5 +1,7 @@
 //! The command line: the Go operator's flags at the top level run the operator; subcommands do the rest.
 
+mod tools;
+
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -51,6 +53,8 @@ where
         }
         Some(("generate", matches)) => done(generate(matches)),
         Some(("validate", matches)) => validate(matches),
+        Some(("export", matches)) => tools::export(matches, env.into_iter().collect()),
+        Some(("diff", matches)) => tools::diff(matches, env.into_iter().collect()),
         _ => configure(&matches, env.into_iter().collect()),
     }
 }
@@ -88,7 +92,11 @@ fn configure(matches: &ArgMatches, env: Vec<(OsString, OsString)>) -> Task {
 fn sources(matches: &ArgMatches, env: Vec<(OsString, OsString)>) -> Result<Sources, Problems> {
     let flags: BTreeMap<_, _> = SETTINGS
         .iter()
-        .filter_map(|setting| Some((setting.key, matches.get_one::<String>(setting.key)?.clone())))
+        .filter_map(|setting| {
+            // Not every subcommand has every flag.
+            let value = matches.try_get_one::<String>(setting.key).ok()??;
+            Some((setting.key, value.clone()))
+        })
         .collect();
     // An empty path is no path: manifests fill the flag from a variable.
     let path = matches
@@ -232,14 +240,34 @@ fn command() -> Command {
         // The last of several counts, as with Go's flags.
         .args_override_self(true)
         .args(SETTINGS.iter().map(flag))
-        .arg(Arg::new("config").long("config").value_name("FILE").value_parser(value_parser!(PathBuf)).help("YAML file with settings"))
-        .arg(Arg::new("kubeconfig").long("kubeconfig").value_name("FILE").value_parser(value_parser!(PathBuf)).help("kubeconfig file; else KUBECONFIG, the pod's own account, the home directory [env: KUBECONFIG]"))
+        .arg(config_file())
+        .arg(kubeconfig())
         .arg(yes_or_no("dry-run").require_equals(true)
                 .value_parser(truth).help("print the configuration with the source of each value, and exit"))
         .arg(Arg::new("timings-scale").long("timings-scale").hide(true).value_parser(value_parser!(f64)))
         .subcommand(Command::new("generate").about("Write files that follow from the code").subcommand_required(true).subcommand(crds).subcommand(webhooks))
         .subcommand(validate)
+        .subcommand(tools::export_command())
+        .subcommand(tools::diff_command())
         .subcommand(Command::new("version").about("Print the version"))
+}
+
+/// Makes the option that names the configuration file.
+fn config_file() -> Arg {
+    Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("YAML file with settings")
+}
+
+/// Makes the option that names the kubeconfig file.
+fn kubeconfig() -> Arg {
+    Arg::new("kubeconfig")
+        .long("kubeconfig")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("kubeconfig file; else KUBECONFIG, the pod's own account, the home directory [env: KUBECONFIG]")
 }
 
 /// Makes the option of where to write to.

@@ -35,6 +35,13 @@ const READY: Column = (
     ".status.conditions[?(@.type=='Ready')].status",
     0,
 );
+/// Columns that the Go operator does not have; all of its own are kept.
+const REASON: Column = (
+    "Reason",
+    "string",
+    ".status.conditions[?(@.type=='Ready')].reason",
+    0,
+);
 const ERROR: Column = (
     "Error",
     "string",
@@ -49,13 +56,15 @@ const POOL_MANAGER: Column = (
     ".status.conditions[?(@.reason=='PoolManagerFailure')].message",
     1,
 );
-const ENTITY: &[Column] = &[ID, READY, ERROR, POOL_MANAGER, AGE];
+const ENTITY: &[Column] = &[ID, READY, REASON, ERROR, POOL_MANAGER, AGE];
 
 type Column = (&'static str, &'static str, &'static str, i64);
 
 const SERVER_CONFIG: &[Column] = &[
     ("ID", "string", ".status.controllerId", 0),
     ("Version", "string", ".status.version", 0),
+    READY,
+    REASON,
     ("MetadataURL", "string", ".status.metadataUrl", 1),
     ("CallbackURL", "string", ".status.callbackUrl", 1),
     ("WebhookURL", "string", ".status.webhookUrl", 1),
@@ -70,6 +79,7 @@ const SERVER_CONFIG: &[Column] = &[
 const CREDENTIAL: &[Column] = &[
     ID,
     READY,
+    REASON,
     ERROR,
     ("AuthType", "string", ".spec.authType", 0),
     ("GitHubEndpoint", "string", ".spec.endpointRef.name", 0),
@@ -78,18 +88,28 @@ const CREDENTIAL: &[Column] = &[
     ("Enterprises", "string", ".status.enterprises", 1),
     AGE,
 ];
-const ENDPOINT: &[Column] = &[("URL", "string", ".spec.apiBaseUrl", 0), READY, ERROR, AGE];
+const ENDPOINT: &[Column] = &[
+    ("URL", "string", ".spec.apiBaseUrl", 0),
+    READY,
+    REASON,
+    ERROR,
+    AGE,
+];
 const IMAGE: &[Column] = &[("Tag", "string", ".spec.tag", 0), AGE];
 const POOL: &[Column] = &[
     ID,
     ("MinIdleRunners", "string", ".spec.minIdleRunners", 0),
     ("MaxRunners", "string", ".spec.maxRunners", 0),
-    ("ImageName", "string", ".spec.imageName", 1),
+    // Two that the Go operator shows with -o wide only.
+    ("ImageName", "string", ".spec.imageName", 0),
     ("Flavor", "string", ".spec.flavor", 1),
     ("Provider", "string", ".spec.providerName", 1),
     ("ScopeType", "string", ".spec.githubScopeRef.kind", 1),
-    ("ScopeName", "string", ".spec.githubScopeRef.name", 1),
+    ("ScopeName", "string", ".spec.githubScopeRef.name", 0),
     READY,
+    REASON,
+    ("Idle", "integer", ".status.runners.idle", 0),
+    ("Busy", "integer", ".status.runners.active", 0),
     ERROR,
     ("Enabled", "boolean", ".spec.enabled", 1),
     AGE,

@@ -39,7 +39,29 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("generate", &["api", "admission::hooks"]),
     ("validate", &["api", "domain", "generate"]),
-    ("cli", &["config", "domain", "generate", "run", "validate"]),
+    // Tools that read once and end.
+    ("look", &["config", "garm"]),
+    ("export", &["api", "domain", "garm", "validate"]),
+    (
+        "diff",
+        &[
+            "api",
+            "config",
+            "controllers",
+            "domain",
+            "garm",
+            "look",
+            "runtime",
+            "telemetry",
+            "validate",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "config", "diff", "domain", "export", "generate", "look", "run", "validate",
+        ],
+    ),
     (
         "run",
         &[

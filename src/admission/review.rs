@@ -84,6 +84,22 @@ pub struct Metadata {
     pub uid: Option<String>,
     /// Set while the object is being deleted.
     deletion_timestamp: Option<String>,
+    annotations: Option<Annotations>,
+}
+
+/// What is read of the annotations.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(default)]
+struct Annotations {
+    #[serde(rename = "garm-operator.mercedes-benz.com/adopt-id")]
+    adopt_id: Option<String>,
+}
+
+impl Metadata {
+    /// The pool in GARM that a Pool asks to take over.
+    pub fn adopt_id(&self) -> Option<&str> {
+        self.annotations.as_ref()?.adopt_id.as_deref()
+    }
 }
 
 /// What there is to judge.
@@ -91,6 +107,8 @@ pub struct Metadata {
 pub struct Subject<S> {
     /// Metadata of the object as it is to be.
     pub metadata: Metadata,
+    /// Metadata of the object as it was; empty for a new object.
+    pub was: Metadata,
     /// The spec as it is to be.
     pub spec: S,
     /// The spec as it was; `None` for a new object, and where it does not decode.
@@ -130,8 +148,10 @@ impl<'a> Request<'a> {
             return Ok(None);
         };
         let spec = decode(object.spec).map_err(|fault| Outcome::invalid(vec![fault]))?;
+        let was = old.as_ref().map(|old| old.metadata.clone());
         Ok(Some(Subject {
             metadata: object.metadata,
+            was: was.unwrap_or_default(),
             spec,
             old: old.and_then(|old| decode(old.spec).ok()),
         }))

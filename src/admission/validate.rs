@@ -19,6 +19,7 @@ use crate::api::v1beta1::{
 use crate::domain::duplicate::DuplicatePools;
 use crate::domain::field::FieldError;
 use crate::domain::judgement::{Judgement, Reference};
+use crate::domain::pool::adoption;
 use crate::domain::reference::{missing, reference_index};
 use crate::domain::scope::{Scope, ScopeView};
 use crate::domain::{credential, endpoint, entity, pool, server_config};
@@ -48,7 +49,12 @@ async fn judge_pool(admission: &Admission, request: &Request<'_>) -> Result<Outc
     let Some(subject) = request.subject::<PoolSpec>()? else {
         return Ok(Outcome::allowed());
     };
-    let judged = pool::judge(subject.old.as_ref(), &subject.spec);
+    let mut judged = pool::judge(subject.old.as_ref(), &subject.spec);
+    let adopt_id = subject.metadata.adopt_id();
+    // What was let in before keeps nobody from changing something else.
+    if adopt_id != subject.was.adopt_id() {
+        judged.faults.extend(adopt_id.and_then(adoption::fault));
+    }
     // Only what may be stored is compared, and takes a place.
     let duplicate = if judged.faults.is_empty() {
         duplicate(admission, request, &subject).await?

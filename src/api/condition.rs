@@ -73,6 +73,8 @@ pub mod reasons {
     pub const FETCHING_GITHUB_ENDPOINT_REF_SUCCESS: &str = "FetchingGithubEndpointRefSuccess";
     /// The GitHubEndpoint is missing or not usable.
     pub const FETCHING_GITHUB_ENDPOINT_REF_FAILED: &str = "FetchingGithubEndpointRefFailed";
+    /// The pool that the annotation `adopt-id` names is not taken.
+    pub const ADOPTION_REFUSED: &str = "AdoptionRefused";
     /// Another Pool has the same effective spec.
     pub const DUPLICATE_POOL_FOUND: &str = "DuplicatePoolFound";
     /// Another object claims the same object in GARM and comes first.

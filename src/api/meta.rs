@@ -27,6 +27,10 @@ pub const FORCE_DELETE: &str = "garm-operator.mercedes-benz.com/force-delete";
 /// Annotation of users: `"true"` on a Runner or Pool makes GARM remove instances although the provider fails.
 pub const FORCE_REMOVE: &str = "garm-operator.mercedes-benz.com/force-remove";
 
+/// Annotation of users, on a Pool: id of the pool in GARM that the object takes instead of having one made. It counts until the object has an
+/// id.
+pub const ADOPT_ID: &str = "garm-operator.mercedes-benz.com/adopt-id";
+
 /// Label of Runners: uid of their Pool.
 pub const POOL_UID: &str = "garm-operator.mercedes-benz.com/pool-uid";
 /// Label of Runners: name of their Pool, where it fits a label value.

@@ -15,7 +15,10 @@ use std::{io, path::PathBuf, time::Duration};
 use secrecy::SecretString;
 use url::Url;
 
-use crate::domain::{defaults::PoolDefaults, duplicate::DuplicatePools};
+use crate::{
+    domain::{defaults::PoolDefaults, duplicate::DuplicatePools},
+    garm::{self, PasswordSource, Permit},
+};
 
 pub use self::{
     listen::Listen,
@@ -197,6 +200,25 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
 }
 
 impl Config {
+    /// Describes the connection to GARM; requests begin as `permit` says.
+    pub fn garm_settings(&self, permit: Permit) -> garm::Settings {
+        let garm = &self.garm;
+        garm::Settings {
+            base_url: garm.server.clone(),
+            username: garm.username.clone(),
+            password: match &garm.password_file {
+                Some(file) => PasswordSource::File(file.clone()),
+                None => PasswordSource::Value(garm.password.clone()),
+            },
+            init: garm.init,
+            email: garm.email.clone(),
+            ca_file: garm.ca_file.clone(),
+            timings: self.timings.garm,
+            poll_instances: self.operator.runner_reconciliation,
+            permit,
+        }
+    }
+
     /// Checks that the files the configuration names can be read.
     pub fn check_files(&self) -> Result<(), Problems> {
         let mut problems = Vec::new();

@@ -61,6 +61,16 @@ impl PoolDefaults {
             .collect()
     }
 
+    /// Gives a Pool the fields that it lacks, as admission would.
+    pub fn fill(&self, object: &mut Value) {
+        for operation in self.patch(object) {
+            let path = operation["path"].as_str();
+            if let Some(field) = path.and_then(|path| path.strip_prefix("/spec/")) {
+                object["spec"][field] = operation["value"].clone();
+            }
+        }
+    }
+
     /// The fields that have a default.
     fn values(&self) -> Vec<(&'static str, Value)> {
         let optional = [

@@ -1,5 +1,6 @@
 //! Rules about pools: what a spec means, what differs in GARM, which marker makes a pool ours.
 
+pub mod adoption;
 mod rules;
 
 use std::fmt;

@@ -26,7 +26,7 @@ use crate::controllers::sweeper;
 use crate::controllers::wiring::{Queues, Wiring};
 use crate::controllers::{Context, Hubs};
 use crate::domain::pushed::Hasher;
-use crate::garm::{Garm, PasswordSource, Permit, Settings};
+use crate::garm::{Garm, Permit};
 use crate::runtime::ObjectKey;
 use crate::runtime::client;
 use crate::runtime::lease::Term;
@@ -116,8 +116,12 @@ impl Leader {
             let term = term.clone();
             move || term.may_begin()
         });
+        let permit = Permit::new({
+            let term = term.clone();
+            move || term.may_begin()
+        });
         let garm = Garm::new(
-            garm_settings(&self.config, term),
+            self.config.garm_settings(permit),
             Arc::new(Heard::new(&self.registry, loops)),
         );
         Arc::new(Context {
@@ -262,25 +266,6 @@ impl Start<'_> {
             self.token.clone(),
             reconcile,
         ));
-    }
-}
-
-fn garm_settings(config: &Config, term: &Term) -> Settings {
-    let term = term.clone();
-    let garm = &config.garm;
-    Settings {
-        base_url: garm.server.clone(),
-        username: garm.username.clone(),
-        password: match &garm.password_file {
-            Some(file) => PasswordSource::File(file.clone()),
-            None => PasswordSource::Value(garm.password.clone()),
-        },
-        init: garm.init,
-        email: garm.email.clone(),
-        ca_file: garm.ca_file.clone(),
-        timings: config.timings.garm,
-        poll_instances: config.operator.runner_reconciliation,
-        permit: Permit::new(move || term.may_begin()),
     }
 }
 

@@ -8,7 +8,7 @@ use super::document::Document;
 use super::metadata;
 use super::schema::{Schemas, with_integers};
 use crate::api::convert::convert;
-use crate::api::meta::{API_VERSION, API_VERSION_V1ALPHA1, GROUP};
+use crate::api::meta::{ADOPT_ID, API_VERSION, API_VERSION_V1ALPHA1, GROUP, annotation};
 use crate::api::v1beta1::{
     Enterprise, GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Organization, Pool,
     Repository,
@@ -137,7 +137,7 @@ impl Object {
         let mut raw = self.document.object.clone();
         with_integers(&mut raw);
         if self.kind == Pool::api_resource().kind {
-            fill(&mut raw, defaults);
+            defaults.fill(&mut raw);
         }
         let short = version.rsplit('/').next().unwrap_or_default();
         let faults = schemas.faults(&self.kind, short, &raw).unwrap_or_default();
@@ -174,18 +174,6 @@ impl Object {
     }
 }
 
-/// Gives a Pool the fields that admission would.
-fn fill(object: &mut Value, defaults: &PoolDefaults) {
-    for operation in defaults.patch(object) {
-        let field = operation["path"]
-            .as_str()
-            .and_then(|path| path.strip_prefix("/spec/"));
-        if let Some(field) = field {
-            object["spec"][field] = operation["value"].clone();
-        }
-    }
-}
-
 /// Status is not applied, and one that does not fit its type must not hide the spec.
 fn without_status(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
@@ -200,7 +188,9 @@ fn rules(kind: &str, name: &str, object: Value) -> Option<(Meaning, Judgement)> 
     let judged = match kind {
         "Pool" => {
             let pool: Pool = decode(object)?;
-            let judged = pool::judge(None, &pool.spec);
+            let mut judged = pool::judge(None, &pool.spec);
+            let adopts = annotation(&pool.metadata, ADOPT_ID).and_then(pool::adoption::fault);
+            judged.faults.extend(adopts);
             return Some((Meaning::Pool(pool), judged));
         }
         "Image" => return Some((Meaning::Image(decode(object)?), Judgement::default())),

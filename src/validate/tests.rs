@@ -204,6 +204,30 @@ fn refuses_names_that_the_api_server_would_refuse() {
 }
 
 #[test]
+fn a_pool_of_garm_is_asked_for_by_its_id_and_by_one_pool() {
+    let asking = |name: &str, id: &str| {
+        pool(name).replace(
+            "metadata:\n",
+            &format!(
+                "metadata:\n  annotations: {{garm-operator.mercedes-benz.com/adopt-id: {id}}}\n"
+            ),
+        )
+    };
+    let found = lines(&asking("a", "small")).join("\n");
+    assert!(
+        found.contains("must be the id of a pool in GARM"),
+        "{found}"
+    );
+    let id = "9a6b8c1e-5b7d-4f5e-8d3a-2f1e0c9b8a77";
+    let both = asking("a", id) + "---\n" + &asking("b", &id.to_uppercase());
+    let found = lines(&both.replacen("flavor: small", "flavor: large", 1)).join("\n");
+    assert!(
+        found.contains("Pool \"a\" asks for the same pool of GARM (in f.yaml:1)"),
+        "{found}"
+    );
+}
+
+#[test]
 fn never_shows_what_extra_specs_hold() {
     let text = pool("a") + "  extraSpecs: '{\"token\": hunter2}'\n";
     let found = lines(&text).join("\n");

@@ -7,6 +7,7 @@ use super::object::{Meaning, Object};
 use super::report::{Finding, Severity};
 use crate::api::v1beta1::Pool;
 use crate::domain::duplicate::{Fingerprint, PoolImage, sentence};
+use crate::domain::pool::adoption;
 
 /// Names objects that are there twice, Pools that equal each other, and references that lead to no object of the set.
 pub fn findings(objects: &[Object]) -> Vec<Finding> {
@@ -46,6 +47,36 @@ pub fn findings(objects: &[Object]) -> Vec<Finding> {
         }
     }
     findings.extend(duplicates(objects, &known));
+    findings.extend(adopted_twice(objects));
+    findings
+}
+
+/// Names every Pool that asks for a pool of GARM that one before it asks for.
+fn adopted_twice(objects: &[Object]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut first: HashMap<String, &Object> = HashMap::new();
+    for object in objects {
+        let Some(Meaning::Pool(pool)) = &object.meaning else {
+            continue;
+        };
+        let Some(id) = adoption::wanted(&pool.metadata) else {
+            continue;
+        };
+        match first.get(&id) {
+            Some(other) if (&other.namespace, &other.name) != (&object.namespace, &object.name) => {
+                let message = format!(
+                    "Pool {:?} asks for the same pool of GARM ({}); it belongs to one of them",
+                    other.name,
+                    place(other)
+                );
+                findings.push(finding(object, Severity::Error, adoption::PATH, message));
+            }
+            Some(_) => {}
+            None => {
+                first.insert(id, object);
+            }
+        }
+    }
     findings
 }
 

@@ -39,6 +39,7 @@ mod making;
 mod many;
 mod memory;
 mod metrics;
+mod moving;
 mod ownership;
 mod planes;
 mod process;
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
     many::register(&mut suite);
     memory::register(&mut suite);
     metrics::register(&mut suite);
+    moving::register(&mut suite);
     ownership::register(&mut suite);
     planes::register(&mut suite);
     process::register(&mut suite);

@@ -346,3 +346,40 @@ async fn of_a_namespace_that_is_not_watched_only_the_fields_are_judged() {
     let wrong = review("Pool", None, Some(with(pool(), json!({"maxRunners": 0}))));
     assert_eq!(verdict(&ask(&router, &wrong).await).unwrap_err().0, 422);
 }
+
+#[tokio::test]
+async fn the_pool_that_a_new_pool_asks_for_is_named_by_its_id() {
+    let asking = |old: Option<&str>, new: Option<&str>| {
+        let mut review = review(
+            "Pool",
+            old.map(|_| with(pool(), json!({"maxRunners": 9}))),
+            Some(pool()),
+        );
+        let name = crate::api::meta::ADOPT_ID;
+        for (path, value) in [("oldObject", old), ("object", new)] {
+            if let Some(value) = value {
+                review["request"][path]["metadata"]["annotations"] = json!({name: value});
+            }
+        }
+        review
+    };
+    let router = router(references()).await;
+    let id = "9a6b8c1e-5b7d-4f5e-8d3a-2f1e0c9b8a77";
+    for (old, new, is_good) in [
+        (None, Some(id), true),
+        (None, Some("small"), false),
+        (Some(id), Some("small"), false),
+        // What was let in before is nobody's obstacle, nor is its removal.
+        (Some("small"), Some("small"), true),
+        (Some("small"), None, true),
+    ] {
+        let verdict = verdict(&ask(&router, &asking(old, new)).await);
+        assert_eq!(verdict.is_ok(), is_good, "{old:?} -> {new:?}: {verdict:?}");
+        if let Err((_, message)) = verdict {
+            assert!(
+                message.contains("adopt-id") && message.contains("small"),
+                "{message}"
+            );
+        }
+    }
+}

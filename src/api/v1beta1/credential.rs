@@ -31,6 +31,11 @@ use crate::api::{
         json_path = ".status.conditions[?(@.type=='Ready')].status"
     ),
     printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].reason"
+    ),
+    printcolumn(
         name = "Error",
         type_ = "string",
         json_path = ".status.conditions[?(@.type=='Ready')].message",

@@ -35,12 +35,7 @@ use crate::api::{refs::TypedRef, schema};
         json_path = ".spec.minIdleRunners"
     ),
     printcolumn(name = "MaxRunners", type_ = "string", json_path = ".spec.maxRunners"),
-    printcolumn(
-        name = "ImageName",
-        type_ = "string",
-        json_path = ".spec.imageName",
-        priority = 1
-    ),
+    printcolumn(name = "ImageName", type_ = "string", json_path = ".spec.imageName"),
     printcolumn(
         name = "Flavor",
         type_ = "string",
@@ -62,14 +57,20 @@ use crate::api::{refs::TypedRef, schema};
     printcolumn(
         name = "ScopeName",
         type_ = "string",
-        json_path = ".spec.githubScopeRef.name",
-        priority = 1
+        json_path = ".spec.githubScopeRef.name"
     ),
     printcolumn(
         name = "Ready",
         type_ = "string",
         json_path = ".status.conditions[?(@.type=='Ready')].status"
     ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].reason"
+    ),
+    printcolumn(name = "Idle", type_ = "integer", json_path = ".status.runners.idle"),
+    printcolumn(name = "Busy", type_ = "integer", json_path = ".status.runners.active"),
     printcolumn(
         name = "Error",
         type_ = "string",

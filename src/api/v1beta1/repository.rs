@@ -29,6 +29,11 @@ use crate::api::refs::{SecretKeyRef, TypedRef};
         json_path = ".status.conditions[?(@.type=='Ready')].status"
     ),
     printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].reason"
+    ),
+    printcolumn(
         name = "Error",
         type_ = "string",
         json_path = ".status.conditions[?(@.type=='Ready')].message",

@@ -24,6 +24,16 @@ use crate::api::schema;
     printcolumn(name = "ID", type_ = "string", json_path = ".status.controllerId"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
     printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].status"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].reason"
+    ),
+    printcolumn(
         name = "MetadataURL",
         type_ = "string",
         json_path = ".status.metadataUrl",

@@ -3,7 +3,7 @@
 use crate::api::condition::reasons;
 use crate::api::meta;
 use crate::api::v1beta1::GitHubCredential;
-use crate::controllers::driver::{Plan, Verdict};
+use crate::controllers::driver::{Change, Plan, Verdict, change};
 use crate::controllers::references::{Reference, Shown, conflict, dependants};
 use crate::domain::credential::DesiredCredential;
 use crate::domain::field::sentence;
@@ -32,6 +32,20 @@ pub enum Step {
         /// Number in GARM.
         id: i64,
     },
+}
+
+impl Step {
+    /// Says what it would change in GARM. Tokens and keys, which GARM never shows, are not compared.
+    pub fn changes(&self, observed: &Observed) -> Vec<Change> {
+        match self {
+            Self::Create(_) => vec![Change::Make],
+            Self::Update { update, .. } => {
+                let before = observed.actual.as_deref().map(UpdateCredential::of);
+                change::update(&before, &update.clone().shown())
+            }
+            Self::Delete { .. } => vec![Change::Remove("the credentials".to_owned())],
+        }
+    }
 }
 
 /// Decides what brings GARM to what the object wants.

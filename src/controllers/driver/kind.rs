@@ -11,6 +11,7 @@ use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::change::Change;
 use super::plan::{Effect, Plan, Verdict};
 use crate::api::condition::Conditions;
 use crate::api::v1beta1::{
@@ -145,6 +146,10 @@ pub trait Controller: Send + Sync + 'static {
     /// What is told of a step as it begins, in an event `Creating`.
     fn announcement(&self, _step: &Self::Step) -> Option<String> {
         None
+    }
+    /// Says what a step would change in GARM, for who looks before it is done. What GARM never shows is no change that can be told.
+    fn changes(&self, _observed: &Self::Observed, _step: &Self::Step) -> Vec<Change> {
+        Vec::new()
     }
     /// Renders the status but for `Ready`; pure. What it does not mention in `conditions` stays as it was.
     fn status(

@@ -4,6 +4,7 @@
 //! a push, the `Ready` condition, events and what happens next. Plans are executed and made again until one is empty, so that "a plan after
 //! its own apply is empty" is checked at every pass, not only in tests.
 
+pub mod change;
 mod kind;
 mod plan;
 mod writes;
@@ -15,6 +16,7 @@ use kube::Resource;
 use kube::core::object::HasStatus;
 use kube::runtime::events::EventType;
 
+pub use change::Change;
 pub use kind::{Conditioned, Controller, Object};
 pub use plan::{Effect, Plan, Verdict};
 use writes::{

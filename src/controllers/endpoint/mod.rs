@@ -13,7 +13,7 @@ use crate::api::condition::{Conditions, reasons, types};
 use crate::api::v1beta1::{GitHubEndpoint, GitHubEndpointStatus};
 use crate::api::{event, meta};
 use crate::controllers::Context;
-use crate::controllers::driver::{Controller, Effect, Plan, Verdict};
+use crate::controllers::driver::{Change, Controller, Effect, Plan, Verdict};
 use crate::controllers::references::Shown;
 use crate::garm::Collection;
 use crate::runtime::hub::Hub;
@@ -73,6 +73,10 @@ impl Controller for Endpoints {
 
     fn announcement(&self, step: &plan::Step) -> Option<String> {
         matches!(step, plan::Step::Create(_)).then(|| "making the endpoint in GARM".to_owned())
+    }
+
+    fn changes(&self, observed: &observe::Observed, step: &plan::Step) -> Vec<Change> {
+        step.changes(observed)
     }
 
     fn status(

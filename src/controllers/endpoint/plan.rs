@@ -3,7 +3,7 @@
 use crate::api::condition::reasons;
 use crate::api::meta;
 use crate::api::v1beta1::GitHubEndpoint;
-use crate::controllers::driver::{Plan, Verdict};
+use crate::controllers::driver::{Change, Plan, Verdict, change};
 use crate::controllers::references::{conflict, dependants};
 use crate::domain::endpoint::{BUILT_IN, DesiredEndpoint};
 use crate::domain::field::sentence;
@@ -22,6 +22,20 @@ pub enum Step {
     Update(UpdateEndpoint),
     /// DELETE it.
     Delete,
+}
+
+impl Step {
+    /// Says what it would change in GARM.
+    pub fn changes(&self, observed: &Observed) -> Vec<Change> {
+        match (self, &observed.actual) {
+            (Self::Create(_), _) => vec![Change::Make],
+            (Self::Update(update), Some(actual)) => {
+                change::update(&UpdateEndpoint::of(actual), update)
+            }
+            (Self::Update(update), None) => change::update(&(), update),
+            (Self::Delete, _) => vec![Change::Remove("the endpoint".to_owned())],
+        }
+    }
 }
 
 /// Decides what brings GARM to what the object wants.

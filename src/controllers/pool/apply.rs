@@ -10,6 +10,7 @@ use crate::controllers::driver::{Effect, Verdict};
 use crate::controllers::reaper::{Asked, Reaper};
 use crate::domain::field::FieldError;
 use crate::domain::pool::{DesiredPool, marked_uid};
+use crate::domain::reference::uid_index;
 use crate::garm::wire::{self, UpdatePool};
 use crate::garm::{self, Garm};
 
@@ -52,6 +53,7 @@ pub async fn execute(
                 ..Effect::told(event::INFO, note)
             })
         }
+        Step::TakeOver { pool } => take_over(context, memory, observed, pool),
         Step::RemoveSurplus { id } => remove_surplus(garm, observed, id).await,
         Step::Update {
             id,
@@ -68,6 +70,28 @@ pub async fn execute(
         }
         Step::Delete { id } => delete(context, memory, observed, id).await,
     }
+}
+
+/// Takes a pool of GARM as it is. That a second object is about to take the same one may not show in the store yet.
+fn take_over(
+    context: &Context,
+    memory: &Memory,
+    observed: &mut Observed,
+    pool: &wire::Pool,
+) -> Result<Effect, Verdict> {
+    let lives = |uid: &str| !context.hubs.pools.keys_by(&uid_index(uid)).is_empty();
+    if !memory.takes(&observed.uid, &pool.id, lives) {
+        return Err(Verdict::Stale);
+    }
+    observed.actual = Some(Arc::new(pool.clone()));
+    let note = format!(
+        "the pool {} of GARM was taken over, as the annotation adopt-id asks",
+        pool.id
+    );
+    Ok(Effect {
+        identity: true,
+        ..Effect::told(event::INFO, note)
+    })
 }
 
 async fn remove_surplus(garm: &Garm, observed: &mut Observed, id: &str) -> Result<Effect, Verdict> {

@@ -45,6 +45,8 @@ struct PoolMemory {
     listed: Option<Instant>,
     /// What GARM refused to make.
     refused: Option<Refused>,
+    /// Id of the pool in GARM that it takes, so that no other object takes it before the store shows whose it is.
+    takes: Option<String>,
 }
 
 struct Refused {
@@ -191,6 +193,25 @@ impl Memory {
         holds.then(|| (refused.message.clone(), rest))
     }
 
+    /// Notes that an object takes a pool that GARM holds, unless another one that lives does.
+    pub fn takes(&self, uid: &str, id: &str, lives: impl Fn(&str) -> bool) -> bool {
+        let mut pools = self.lock();
+        let is_taken = pools.iter().any(|(other, memory)| {
+            other != uid && memory.takes.as_deref() == Some(id) && lives(other)
+        });
+        if !is_taken {
+            pools.entry(uid.to_owned()).or_default().takes = Some(id.to_owned());
+        }
+        !is_taken
+    }
+
+    /// Forgets that an object was to take a pool: it does not.
+    pub fn lets_go(&self, uid: &str) {
+        if let Some(pool) = self.lock().get_mut(uid) {
+            pool.takes = None;
+        }
+    }
+
     /// Forgets refusals: the pool was made.
     pub fn made(&self, uid: &str) {
         if let Some(pool) = self.lock().get_mut(uid) {
@@ -317,6 +338,25 @@ mod tests {
         assert_eq!(failed(runner("error", "")), expected);
         assert!(failed(runner("running", "")).is_empty());
         assert!(failed(runner("creating", "")).is_empty());
+    }
+
+    #[test]
+    fn of_two_objects_one_takes_a_pool_while_it_lives() {
+        let memory = Memory::default();
+        let all = |_: &str| true;
+        assert!(memory.takes("a", "pool", all));
+        assert!(
+            memory.takes("a", "pool", all),
+            "again, after a failed write"
+        );
+        assert!(!memory.takes("b", "pool", all));
+        assert!(memory.takes("b", "other", all));
+        assert!(memory.takes("b", "pool", |uid| uid != "a"), "a is gone");
+        assert!(!memory.takes("a", "pool", all));
+        memory.lets_go("b");
+        assert!(memory.takes("a", "pool", all));
+        memory.forget("a");
+        assert!(memory.takes("b", "pool", all));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Pool → a pool in GARM. Creation is made safe by a marker, deletion is a small state machine; both are decided in `plan`.
 
 mod apply;
+mod candidate;
 mod memory;
 mod observe;
 mod plan;
@@ -14,7 +15,7 @@ use crate::api::condition::{Conditions, reasons, types};
 use crate::api::v1beta1::{Pool, PoolStatus};
 use crate::api::{event, meta};
 use crate::controllers::Context;
-use crate::controllers::driver::{Controller, Effect, Plan, Verdict};
+use crate::controllers::driver::{Change, Controller, Effect, Plan, Verdict};
 use crate::controllers::reaper::Reaper;
 use crate::controllers::references::Shown;
 use crate::garm::Collection;
@@ -69,14 +70,20 @@ impl Controller for Pools {
 
     /// Deletion follows no reference, and looks at pools and instances live.
     fn needs(&self, object: &Pool) -> &'static [Collection] {
-        if meta::is_terminating(&object.metadata) {
-            return &[];
-        }
-        &[
+        const ALL: [Collection; 4] = [
             Collection::Entities(EntityKind::Repository),
             Collection::Entities(EntityKind::Organization),
             Collection::Entities(EntityKind::Enterprise),
-        ]
+            Collection::Pools,
+        ];
+        if meta::is_terminating(&object.metadata) {
+            return &[];
+        }
+        // Only who asks for a pool decides by the absence of one in the copy.
+        match meta::annotation(&object.metadata, meta::ADOPT_ID) {
+            Some(_) => &ALL,
+            None => &ALL[..3],
+        }
     }
 
     fn context(&self) -> &Context {
@@ -115,6 +122,10 @@ impl Controller for Pools {
             step,
         )
         .await
+    }
+
+    fn changes(&self, observed: &observe::Observed, step: &plan::Step) -> Vec<Change> {
+        step.changes(observed)
     }
 
     fn status(

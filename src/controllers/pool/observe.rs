@@ -18,6 +18,7 @@ use crate::controllers::scope::{Target, target};
 use crate::domain::duplicate::tag;
 use crate::domain::field::{FieldError, sentence};
 use crate::domain::ownership::{Claim, claim};
+use crate::domain::pool::adoption::Candidate;
 use crate::domain::pool::{DesiredPool, desired, marker};
 use crate::domain::pushed::{Hasher, Pushed};
 use crate::domain::reference::{id_index, missing};
@@ -25,8 +26,8 @@ use crate::domain::runner::{counts, is_idle};
 use crate::garm::wire::{self, Instance};
 use crate::garm::{self, Collection};
 use crate::runtime::ObjectKey;
-use crate::runtime::client::explain;
 
+use super::candidate::{adopted, candidate, ensure_current};
 use super::memory::{Failure, Memory};
 
 /// What a pass knows.
@@ -45,6 +46,8 @@ pub struct Observed {
     pub marked: Vec<wire::Pool>,
     /// Ids of further pools that bear this object's marker, disabled and empty: a create whose answer was lost left them.
     pub surplus: Vec<String>,
+    /// The pool that the object asks to take instead of having one made; only while it has none.
+    pub adoption: Option<Candidate>,
     /// GARM's words to the last of several attempts to make this very pool, and how long it is not asked again.
     pub refused: Option<(String, Duration)>,
     /// What is known to have been sent.
@@ -86,6 +89,7 @@ impl Observed {
             actual: None,
             marked: Vec::new(),
             surplus: Vec::new(),
+            adoption: None,
             refused: None,
             pushed: Pushed::parse(meta::annotation(&object.metadata, meta::PUSHED)),
             hasher,
@@ -158,9 +162,14 @@ async fn observe_life(
         (&scope, &image, &observed.desired)
         && !scope.is_terminating
     {
-        let again = context.timings.create_again;
-        observed.refused = memory.refusal(&observed.uid, desired, again);
-        observed.marked = marked_pools(context, object, scope).await?;
+        if let Some(id) = adopted(context, object) {
+            let wanted = (scope, desired.provider_name.as_str());
+            observed.adoption = Some(candidate(context, memory, object, id, wanted).await?);
+        } else {
+            let again = context.timings.create_again;
+            observed.refused = memory.refusal(&observed.uid, desired, again);
+            observed.marked = marked_pools(context, object, scope).await?;
+        }
     }
     observed.scope = Some(scope);
     observed.image = Some(image);
@@ -180,7 +189,7 @@ fn image_tag(context: &Context, namespace: &str, name: &str) -> Reference<String
 }
 
 /// The stored id, as far as it is ours: one that an older object holds as well is not, nor one that a living object goes on with.
-fn own_id<'a>(context: &Context, object: &'a Pool) -> Option<&'a str> {
+pub(super) fn own_id<'a>(context: &Context, object: &'a Pool) -> Option<&'a str> {
     let id = object.status.as_ref().map(|status| status.id.as_str());
     let id = id.filter(|id| !id.is_empty())?;
     let rivals = context.hubs.pools.by(&id_index(id));
@@ -246,33 +255,7 @@ async fn marked_pools(
     object: &Pool,
     scope: &Target,
 ) -> Result<Vec<wire::Pool>, Verdict> {
-    let api = context.api::<Pool>(&object.metadata);
-    let live = api
-        .get_opt(&object.name_any())
-        .await
-        .map_err(|error| Verdict::Failed {
-            reason: crate::api::condition::reasons::RECONCILE_ERROR,
-            message: format!(
-                "reading the Pool before creation failed: {}",
-                explain(&error)
-            ),
-        })?;
-    match live {
-        Some(live)
-            if live.metadata.uid == object.metadata.uid
-                && live.metadata.deletion_timestamp.is_none() =>
-        {
-            let id = |pool: &Pool| {
-                pool.status
-                    .as_ref()
-                    .map_or_else(String::new, |s| s.id.clone())
-            };
-            if id(&live) != id(object) {
-                return Err(Verdict::Stale);
-            }
-        }
-        _ => return Err(Verdict::Stale),
-    }
+    ensure_current(context, object).await?;
     let pools = context
         .garm
         .list_pools_of(scope.kind, &scope.id)

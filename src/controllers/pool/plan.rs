@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use crate::api::condition::reasons;
 use crate::api::meta;
 use crate::api::v1beta1::Pool;
-use crate::controllers::driver::{Plan, Verdict};
+use crate::controllers::driver::{Change, Plan, Verdict, change};
 use crate::controllers::references::Reference;
 use crate::domain::field::{FieldError, sentence};
 use crate::domain::pool::DesiredPool;
+use crate::domain::pool::adoption::Candidate;
 use crate::domain::runner::{ScaleDown, Standing, expired, is_busy, is_deletable, scale_down};
 use crate::garm::wire::{self, EntityKind, UpdatePool};
 
@@ -34,6 +35,11 @@ pub enum Step {
     Adopt {
         /// Its id.
         id: String,
+    },
+    /// Take the pool that the object asks for by its annotation.
+    TakeOver {
+        /// The pool, as GARM shows it.
+        pool: Box<wire::Pool>,
     },
     /// DELETE a surplus pool that bears our marker.
     RemoveSurplus {
@@ -76,6 +82,35 @@ pub enum Step {
         /// Id of the pool.
         id: String,
     },
+}
+
+impl Step {
+    /// Says what it would change in GARM. Which idle runners go is a matter of the moment, and not told.
+    pub fn changes(&self, observed: &Observed) -> Vec<Change> {
+        let remove = |what: String| vec![Change::Remove(what)];
+        match self {
+            Self::Create { .. } => vec![Change::Make],
+            Self::Adopt { .. } => vec![Change::Take],
+            Self::TakeOver { pool } => {
+                let desired = observed
+                    .desired
+                    .as_ref()
+                    .and_then(|desired| desired.as_ref().ok());
+                let after = desired.map(|desired| desired.diff(pool));
+                let mut changes = vec![Change::Take];
+                changes.extend(change::update(&UpdatePool::of(pool), &after));
+                changes
+            }
+            Self::Update { update, .. } => {
+                let before = observed.actual.as_deref().map(UpdatePool::of);
+                change::update(&before, update)
+            }
+            Self::ScaleDown { .. } | Self::RemoveFailed { .. } => Vec::new(),
+            Self::RemoveSurplus { id } => remove(format!("the pool {id}, left by a creation")),
+            Self::RemoveRunner { name, .. } => remove(format!("the runner {name}")),
+            Self::Quiet { id } | Self::Delete { id } => remove(format!("the pool {id}")),
+        }
+    }
 }
 
 /// Decides what brings GARM to what the object wants.
@@ -121,6 +156,11 @@ fn life(observed: &Observed, now: Timestamp) -> Plan<Step> {
         });
     }
     if observed.marked.is_empty()
+        && let Some(candidate) = &observed.adoption
+    {
+        return adoption(candidate, desired, (scope.kind, &scope.id));
+    }
+    if observed.marked.is_empty()
         && let Some((message, rest)) = &observed.refused
     {
         return Plan::idle(Verdict::Pace {
@@ -133,6 +173,20 @@ fn life(observed: &Observed, now: Timestamp) -> Plan<Step> {
         creation(observed, desired, (scope.kind, &scope.id)),
         Verdict::Ready,
     )
+}
+
+/// Takes the pool that the object asks for, or says why not. None is ever made in its place.
+fn adoption(candidate: &Candidate, desired: &DesiredPool, scope: (EntityKind, &str)) -> Plan<Step> {
+    let refusal = candidate.refusal(scope, &desired.provider_name);
+    match (refusal, &candidate.pool) {
+        (None, Some(pool)) => {
+            Plan::with(vec![Step::TakeOver { pool: pool.clone() }], Verdict::Ready)
+        }
+        (refusal, _) => Plan::idle(Verdict::Waiting {
+            reason: reasons::ADOPTION_REFUSED,
+            message: refusal.unwrap_or_default(),
+        }),
+    }
 }
 
 fn remove_surplus(observed: &Observed) -> impl Iterator<Item = Step> {

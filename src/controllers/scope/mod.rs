@@ -14,7 +14,7 @@ use kube::core::object::HasStatus;
 
 use crate::api::condition::{Conditions, reasons, types};
 use crate::api::v1beta1::{Enterprise, EntityStatus, Organization, Repository};
-use crate::controllers::driver::{Controller, Effect, Object, Plan, Verdict};
+use crate::controllers::driver::{Change, Controller, Effect, Object, Plan, Verdict};
 use crate::controllers::references::Shown;
 use crate::controllers::{Context, Hubs};
 use crate::domain::scope::Scope;
@@ -135,6 +135,10 @@ impl<K: ScopeObject> Controller for Scopes<K> {
     fn announcement(&self, step: &plan::Step) -> Option<String> {
         matches!(step, plan::Step::Create(_))
             .then(|| format!("making the {} in GARM", K::KIND.word()))
+    }
+
+    fn changes(&self, observed: &observe::Observed, step: &plan::Step) -> Vec<Change> {
+        step.changes(observed)
     }
 
     fn status(

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::condition::reasons;
 use crate::api::meta;
-use crate::controllers::driver::{Plan, Verdict};
+use crate::controllers::driver::{Change, Plan, Verdict, change};
 use crate::controllers::references::{conflict, dependants};
 use crate::domain::entity::{DesiredEntity, manager_failure};
 use crate::domain::field::sentence;
@@ -43,6 +43,22 @@ pub enum Step {
         /// Id in GARM.
         id: String,
     },
+}
+
+impl Step {
+    /// Says what it would change in GARM. Webhook secrets, which GARM never shows, are not compared, and GitHub is not asked for webhooks.
+    pub fn changes(&self, observed: &Observed) -> Vec<Change> {
+        match self {
+            Self::Create(_) => vec![Change::Make],
+            Self::Adopt => vec![Change::Take],
+            Self::Update { update, .. } => {
+                let before = observed.actual.as_deref().map(UpdateEntity::of);
+                change::update(&before, &update.clone().shown())
+            }
+            Self::Webhook { .. } => Vec::new(),
+            Self::Delete { .. } => vec![Change::Remove("the entity".to_owned())],
+        }
+    }
 }
 
 /// Decides what brings GARM to what the object wants. `kind` is the word for the kind in messages.

@@ -13,7 +13,7 @@ use crate::api::condition::Conditions;
 use crate::api::event;
 use crate::api::v1beta1::{GarmServerConfig, GarmServerConfigStatus};
 use crate::controllers::Context;
-use crate::controllers::driver::{Controller, Effect, Plan, Verdict};
+use crate::controllers::driver::{Change, Controller, Effect, Plan, Verdict};
 use crate::runtime::hub::Hub;
 
 /// Reconciles GarmServerConfigs.
@@ -57,6 +57,10 @@ impl Controller for ServerConfigs {
         step: &plan::Step,
     ) -> Result<Effect, Verdict> {
         apply::execute(&self.0, observed, step).await
+    }
+
+    fn changes(&self, observed: &observe::Observed, step: &plan::Step) -> Vec<Change> {
+        step.changes(observed)
     }
 
     fn status(

@@ -1,7 +1,7 @@
 //! Step 2: decides. Pure.
 
 use crate::api::condition::reasons;
-use crate::controllers::driver::{Plan, Verdict};
+use crate::controllers::driver::{Change, Plan, Verdict, change};
 use crate::domain::server_config::diff;
 use crate::garm::wire::UpdateController;
 
@@ -12,6 +12,14 @@ use super::observe::Observed;
 pub enum Step {
     /// PUT the settings that differ.
     Update(UpdateController),
+}
+
+impl Step {
+    /// Says what it would change in GARM.
+    pub fn changes(&self, observed: &Observed) -> Vec<Change> {
+        let Self::Update(update) = self;
+        change::update(&UpdateController::of(&observed.actual), update)
+    }
 }
 
 /// Decides what brings GARM to what the object wants. Settings that the object leaves out are not managed.

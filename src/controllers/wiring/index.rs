@@ -8,6 +8,7 @@ use crate::controllers::duplicates::{likeness_index, tag_index};
 use crate::controllers::runner::{instance_index, instance_name};
 use crate::controllers::scope::full_name;
 use crate::domain::duplicate::{Likeness, tag};
+use crate::domain::pool::adoption::{self, adopt_index};
 use crate::domain::reference::{id_index, name_index, reference_index, uid_index};
 use crate::domain::scope::Scope;
 
@@ -81,6 +82,7 @@ pub fn index_pool(object: &Pool) -> Vec<String> {
     .into_iter()
     .chain(id.map(id_index))
     .chain(likeness)
+    .chain(adoption::wanted(&object.metadata).map(|id| adopt_index(&id)))
     .collect()
 }
 

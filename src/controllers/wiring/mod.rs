@@ -4,11 +4,12 @@
 //! to while they wait to be deleted, and its rivals of the same name. What is indexed is found without a scan.
 
 mod index;
+mod pool_ids;
 mod queues;
 mod twins;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use tokio::sync::broadcast::Receiver;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub use index::{
     index_credential, index_endpoint, index_image, index_pool, index_runner, index_scope,
 };
+use pool_ids::{KnownIds, PoolIds};
 pub use queues::Queues;
 use queues::{
     Add, wake, wake_if_terminating, wake_keys, wake_others, wake_referrers, wake_self,
@@ -30,6 +32,7 @@ use crate::api::v1beta1::{Enterprise, Organization, Pool, Repository};
 use crate::controllers::Context;
 use crate::controllers::runner::{Names, instance_index, instance_name};
 use crate::controllers::scope::{ScopeObject, full_name};
+use crate::domain::pool::adoption::adopt_index;
 use crate::domain::reference::{id_index, name_index, reference_index};
 use crate::domain::scope::kind_of_reference;
 use crate::garm::wire::EntityKind;
@@ -43,8 +46,8 @@ pub struct Wiring {
     context: Arc<Context>,
     queues: Queues,
     names: Arc<Names>,
-    /// The ids by which Pools were last seen: a new one makes its instances somebody's.
-    pool_ids: Mutex<HashMap<ObjectKey, String>>,
+    /// What Pools stood for when they were last seen: a new id makes its instances somebody's.
+    pool_ids: KnownIds,
     twins: Twins,
 }
 
@@ -55,7 +58,7 @@ impl Wiring {
             context,
             queues,
             names,
-            pool_ids: Mutex::default(),
+            pool_ids: KnownIds::default(),
             twins: Twins::default(),
         }
     }
@@ -164,20 +167,22 @@ impl Wiring {
         let hubs = &self.context.hubs;
         wake(&self.queues.pools, &self.twins.of_pool(hubs, event));
         let object = hubs.pools.valid(&event.key);
-        let status = object.as_ref().and_then(|pool| pool.status.as_ref());
-        let id = status.map_or("", |status| status.id.as_str());
-        let is_new_id = self.note_pool_id(&event.key, id);
+        let ids = object.as_deref().map(PoolIds::of).unwrap_or_default();
+        let before = self.pool_ids.note(&event.key, &ids);
         if event.trigger {
             // A Runner that waits to be deleted waits no longer when its Pool goes, whatever GARM has of it.
             let index = reference_index("pool", &event.key.namespace, &event.key.name);
             let mut waiting = hubs.runners.by(&index);
             waiting.retain(|runner| meta::is_terminating(&runner.metadata));
             wake(&self.queues.runners, &waiting);
+            self.wake_adopters(&event.key, [&before, &ids]);
         }
         let Some(object) = &object else {
             return;
         };
-        if !id.is_empty() && (event.trigger || is_new_id) {
+        if let Some(id) = &ids.own
+            && (event.trigger || ids.own != before.own)
+        {
             let rivals = hubs.pools.by(&id_index(id));
             wake_others(&self.queues.pools, &rivals, &event.key);
             self.instances_of(id);
@@ -187,15 +192,14 @@ impl Wiring {
         }
     }
 
-    /// Remembers by which id a Pool stands; tells whether that is another one than before.
-    fn note_pool_id(&self, key: &ObjectKey, id: &str) -> bool {
-        let mut ids = self.pool_ids.lock().unwrap_or_else(PoisonError::into_inner);
-        if id.is_empty() {
-            ids.remove(key);
-            return false;
+    /// Wakes the Pools that ask for a pool that this one has, asks for, or did: it may be theirs now.
+    fn wake_adopters(&self, key: &ObjectKey, ids: [&PoolIds; 2]) {
+        let concerned = ids.into_iter().flat_map(|ids| [&ids.own, &ids.wanted]);
+        let concerned: BTreeSet<&String> = concerned.flatten().collect();
+        for id in concerned {
+            let adopters = self.context.hubs.pools.by(&adopt_index(id));
+            wake_others(&self.queues.pools, &adopters, key);
         }
-        ids.insert(key.clone(), id.to_owned())
-            .is_none_or(|before| before != id)
     }
 
     fn server_config(&self, event: &HubEvent) {
@@ -318,6 +322,7 @@ impl Wiring {
         let hubs = &self.context.hubs;
         let claimants = hubs.pools.by(&id_index(id));
         wake(&self.queues.pools, &claimants);
+        wake(&self.queues.pools, &hubs.pools.by(&adopt_index(id)));
         for pool in &claimants {
             self.wake_scope_of(pool);
         }

@@ -224,14 +224,32 @@ async fn a_list_of_instances_wakes_the_runners_that_it_may_end() {
 }
 
 #[tokio::test]
-async fn a_new_id_of_a_pool_is_news_once() {
-    let wiring = wiring(Vec::new()).await;
-    assert!(!wiring.note_pool_id(&key("a"), ""));
-    assert!(wiring.note_pool_id(&key("a"), "1"));
-    assert!(!wiring.note_pool_id(&key("a"), "1"));
-    assert!(wiring.note_pool_id(&key("a"), "2"));
-    wiring.pool(&event("a", true, true));
-    assert!(wiring.pool_ids.lock().unwrap().is_empty(), "gone");
+async fn who_asks_for_a_pool_is_woken_when_it_may_be_free() {
+    let adopter = |name: &str, id: &str| {
+        let mut pool = object("Pool", name, 1, scope_ref("tools"), json!({}));
+        pool["metadata"]["annotations"] = json!({crate::api::meta::ADOPT_ID: id});
+        // No two are equal, which would wake them as well.
+        pool["spec"]["flavor"] = name.into();
+        pool
+    };
+    let wiring = wiring(vec![
+        object("Pool", "owner", 1, scope_ref("tools"), json!({"id": "1"})),
+        adopter("first", "1"),
+        adopter("second", "1"),
+        adopter("elsewhere", "2"),
+    ])
+    .await;
+    wiring.changed(&Changed::Pool("2".to_owned()));
+    assert_eq!(woken(&wiring.queues.pools), ["elsewhere"]);
+    wiring.pool(&event("first", true, false));
+    assert_eq!(woken(&wiring.queues.pools), ["first", "second"]);
+    wiring.pool(&event("owner", true, false));
+    assert_eq!(woken(&wiring.queues.pools), ["first", "owner", "second"]);
+    wiring.pool(&event("owner", false, false));
+    assert!(
+        woken(&wiring.queues.pools).is_empty(),
+        "a status is no news"
+    );
 }
 
 #[tokio::test]

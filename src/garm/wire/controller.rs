@@ -56,6 +56,17 @@ pub struct UpdateController {
 }
 
 impl UpdateController {
+    /// Spells out what the settings are: an update with this changes nothing.
+    pub fn of(controller: &Controller) -> Self {
+        let controller = controller.clone();
+        Self {
+            metadata_url: Some(controller.metadata_url),
+            callback_url: Some(controller.callback_url),
+            webhook_url: Some(controller.webhook_url),
+            minimum_job_age_backoff: Some(controller.minimum_job_age_backoff),
+        }
+    }
+
     /// Says whether nothing would change.
     pub fn is_empty(&self) -> bool {
         sends_nothing(self)

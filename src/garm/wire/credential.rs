@@ -93,6 +93,24 @@ pub struct UpdateCredential {
 }
 
 impl UpdateCredential {
+    /// Spells out what credentials are, as far as GARM shows them: an update with this changes nothing.
+    pub fn of(credential: &Credential) -> Self {
+        Self {
+            name: Some(credential.name.clone()),
+            description: Some(credential.description.clone()),
+            secret: None,
+        }
+    }
+
+    /// The same without what GARM never shows.
+    #[must_use]
+    pub fn shown(self) -> Self {
+        Self {
+            secret: None,
+            ..self
+        }
+    }
+
     /// Says whether nothing would change.
     pub fn is_empty(&self) -> bool {
         sends_nothing(self)

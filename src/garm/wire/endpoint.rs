@@ -82,6 +82,18 @@ pub struct UpdateEndpoint {
 }
 
 impl UpdateEndpoint {
+    /// Spells out what an endpoint is: an update with this changes nothing.
+    pub fn of(endpoint: &Endpoint) -> Self {
+        let endpoint = endpoint.clone();
+        Self {
+            description: Some(endpoint.description),
+            api_base_url: Some(endpoint.api_base_url),
+            upload_base_url: Some(endpoint.upload_base_url),
+            base_url: Some(endpoint.base_url),
+            ca_cert_bundle: Some(endpoint.ca_cert_bundle),
+        }
+    }
+
     /// Says whether nothing would change.
     pub fn is_empty(&self) -> bool {
         sends_nothing(self)

@@ -150,6 +150,24 @@ pub struct UpdateEntity {
 }
 
 impl UpdateEntity {
+    /// Spells out what an entity is, as far as GARM shows it: an update with this changes nothing.
+    pub fn of(entity: &Entity) -> Self {
+        Self {
+            credentials_name: Some(entity.credentials_name.clone()),
+            webhook_secret: None,
+            pool_balancer_type: Some(entity.pool_balancing_type.clone()),
+        }
+    }
+
+    /// The same without what GARM never shows.
+    #[must_use]
+    pub fn shown(self) -> Self {
+        Self {
+            webhook_secret: None,
+            ..self
+        }
+    }
+
     /// Says whether nothing would change.
     pub fn is_empty(&self) -> bool {
         sends_nothing(self)

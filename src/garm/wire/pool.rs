@@ -274,6 +274,26 @@ pub struct UpdatePool {
 }
 
 impl UpdatePool {
+    /// Spells out what a pool is: an update with this changes nothing.
+    pub fn of(pool: &Pool) -> Self {
+        let pool = pool.clone();
+        Self {
+            max_runners: Some(pool.max_runners),
+            min_idle_runners: Some(pool.min_idle_runners),
+            image: Some(pool.image),
+            flavor: Some(pool.flavor),
+            os_type: Some(pool.os_type),
+            os_arch: Some(pool.os_arch),
+            tags: Some(pool.tags),
+            enabled: Some(pool.enabled),
+            runner_bootstrap_timeout: Some(pool.runner_bootstrap_timeout),
+            extra_specs: pool.extra_specs,
+            github_runner_group: Some(pool.github_runner_group),
+            priority: Some(pool.priority),
+            runner_prefix: Some(pool.runner_prefix),
+        }
+    }
+
     /// Says whether nothing would change.
     pub fn is_empty(&self) -> bool {
         sends_nothing(self)

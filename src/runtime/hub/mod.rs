@@ -180,6 +180,22 @@ impl<K: Watched> Hub<K> {
         hub
     }
 
+    /// Holds these objects, without a watch: for who looks once. What does not decode is kept as such.
+    pub fn still(objects: Vec<serde_json::Value>, index: Index<K>) -> Arc<Self> {
+        let hub = Self::new(&[], &Options::default(), index);
+        {
+            let mut store = hub.store.write().unwrap_or_else(PoisonError::into_inner);
+            for object in objects {
+                // It never fails: what does not decode is a value too.
+                if let Ok(object) = serde_json::from_value::<Guarded<K>>(object) {
+                    store.put(object);
+                }
+            }
+        }
+        hub.unloaded.send_replace(0);
+        Arc::new(hub)
+    }
+
     fn new(namespaces: &[String], options: &Options, index: Index<K>) -> Self {
         let kind = K::kind(&()).into_owned();
         let scope = |namespace: Option<&String>| Scope {

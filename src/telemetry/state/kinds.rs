@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::{Gauge, Labels, Shown};
+use super::{Gauge, Labels, Shown, Split};
 use crate::api::v1beta1::{
     Enterprise, GarmServerConfig, GitHubCredential, GitHubEndpoint, Image, Organization, Pool,
     Repository,
@@ -89,7 +89,34 @@ impl Shown for Pool {
                 help: "Number of long running idle runners.",
                 value: |pool| Some(pool.status.as_ref()?.long_running_idle_runners),
             },
+            Gauge {
+                name: "garm_operator_pool_priority",
+                help: "Order in which the pools that fit a job are filled, higher first; absent where the object leaves it to GARM.",
+                value: |pool| pool.spec.priority,
+            },
         ]
+    }
+
+    fn splits() -> Vec<Split<Self>> {
+        vec![Split {
+            name: "garm_operator_pool_runners",
+            help: "Runners by what they do; total is the sum of the others.",
+            label: "state",
+            values: |pool| {
+                let Some(counts) = pool.status.as_ref().and_then(|status| status.runners) else {
+                    return Vec::new();
+                };
+                vec![
+                    ("total", counts.total),
+                    ("pending", counts.pending),
+                    ("idle", counts.idle),
+                    ("active", counts.active),
+                    ("failed", counts.failed),
+                    ("deleting", counts.deleting),
+                    ("other", counts.other),
+                ]
+            },
+        }]
     }
 }
 
@@ -105,6 +132,7 @@ impl Shown for Image {
 impl Shown for GarmServerConfig {
     const TYPE: &'static str = "garmserverconfig";
     const STEM: &'static str = "garmserverconfig";
+    const SHOWS_PAUSE: bool = true;
 
     fn info<'a>(&'a self, labels: &mut Labels<'a>) {
         let spec = &self.spec;
@@ -119,11 +147,17 @@ impl Shown for GarmServerConfig {
                 .optional("version", status.version.as_ref());
         }
     }
+
+    fn conditions(&self) -> &[Condition] {
+        let status = self.status.as_ref();
+        status.map_or(&[], |status| &status.conditions)
+    }
 }
 
 impl Shown for GitHubEndpoint {
     const TYPE: &'static str = "githubendpoint";
     const STEM: &'static str = "githubendpoint";
+    const SHOWS_PAUSE: bool = true;
 
     fn info<'a>(&'a self, labels: &mut Labels<'a>) {
         let spec = &self.spec;
@@ -142,6 +176,7 @@ impl Shown for GitHubEndpoint {
 impl Shown for GitHubCredential {
     const TYPE: &'static str = "githubcredential";
     const STEM: &'static str = "githubcredential";
+    const SHOWS_PAUSE: bool = true;
 
     fn info<'a>(&'a self, labels: &mut Labels<'a>) {
         let spec = &self.spec;

@@ -1,4 +1,5 @@
-//! The state of objects as metrics: what kube-state-metrics shows with the configuration that the Go operator ships, under the same names.
+//! The state of objects as metrics: what kube-state-metrics shows with `manifests/monitoring/kube-state-metrics.yaml`, under the same names. Those of
+//! the Go operator's configuration are kept.
 //!
 //! Nothing is kept: each scrape writes what the stores hold at that moment, so that the series of an object go with it.
 
@@ -42,6 +43,14 @@ pub trait Shown: Resource<DynamicType = ()> {
     {
         Vec::new()
     }
+
+    /// Lists its further gauges of several values.
+    fn splits() -> Vec<Split<Self>>
+    where
+        Self: Sized,
+    {
+        Vec::new()
+    }
 }
 
 /// A number of an object; none where the object has no such field.
@@ -49,6 +58,14 @@ pub struct Gauge<K> {
     name: &'static str,
     help: &'static str,
     value: fn(&K) -> Option<i64>,
+}
+
+/// Numbers of an object that are told apart by a label.
+pub struct Split<K> {
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+    values: fn(&K) -> Vec<(&'static str, i64)>,
 }
 
 /// Labels of an `info` metric. Those without a value are left out.
@@ -119,7 +136,16 @@ pub fn write<K: Shown>(encoder: &mut DescriptorEncoder<'_>, objects: &[Arc<K>]) 
             },
         )?;
     }
-    writer.conditions(&format!("garm_operator_{stem}_status_conditions"))
+    writer.conditions(&format!("garm_operator_{stem}_status_conditions"))?;
+    writer.gauge(
+        &format!("garm_operator_{stem}_deletion_timestamp"),
+        "Unix timestamp of the request to delete the object; absent while it lives.",
+        |object| {
+            let deleted = object.meta().deletion_timestamp.as_ref();
+            deleted.map(|time| time.0.as_second())
+        },
+    )?;
+    K::splits().iter().try_for_each(|split| writer.split(split))
 }
 
 /// Writes families, and none that has no sample.
@@ -135,6 +161,14 @@ impl<K: Shown> Writer<'_, '_, K> {
             Some((base(&**object), value))
         });
         gauges(self.encoder, name, help, samples)
+    }
+
+    fn split(&mut self, split: &Split<K>) -> fmt::Result {
+        let samples = self.objects.iter().flat_map(|object| {
+            let values = (split.values)(object).into_iter();
+            values.map(|(of, value)| ((base(&**object), [(split.label, of)]), value))
+        });
+        gauges(self.encoder, split.name, split.help, samples)
     }
 
     fn conditions(&mut self, name: &str) -> fmt::Result {

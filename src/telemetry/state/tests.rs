@@ -42,7 +42,7 @@ fn lines<K: Shown + Send + Sync + 'static>(object: K) -> Vec<String> {
 fn pool() -> Pool {
     object(
         "Pool",
-        &json!({"annotations": {(meta::PAUSED): "by \"me\"\n"}}),
+        &json!({"annotations": {(meta::PAUSED): "by \"me\"\n"}, "deletionTimestamp": "2026-01-01T00:00:10Z"}),
         &json!({
             "githubScopeRef": {"kind": "Repository", "name": "tools"},
             "providerName": "fake", "imageName": "runner", "flavor": "small", "osType": "linux", "osArch": "amd64",
@@ -50,7 +50,7 @@ fn pool() -> Pool {
             "extraSpecs": "{\"token\": \"planted\"}",
         }),
         &json!({
-            "id": "1-2", "longRunningIdleRunners": 4,
+            "id": "1-2", "longRunningIdleRunners": 4, "runners": {"total": 3, "idle": 2, "failed": 1},
             "conditions": [
                 {"type": "Ready", "status": "True", "reason": "r", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
                 {"type": "ImageReference", "status": "Unknown", "reason": "r", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
@@ -73,6 +73,14 @@ fn a_pool_shows_what_kube_state_metrics_would() {
             "garm_operator_pool_annotation_paused_info{…,paused_value=\"by \\\"me\\\"\\n\"} 1",
             "garm_operator_pool_status_conditions{…,type=\"Ready\"} 1",
             "garm_operator_pool_status_conditions{…,type=\"ImageReference\"} 0",
+            "garm_operator_pool_deletion_timestamp{…} 1767225610",
+            "garm_operator_pool_runners{…,state=\"total\"} 3",
+            "garm_operator_pool_runners{…,state=\"pending\"} 0",
+            "garm_operator_pool_runners{…,state=\"idle\"} 2",
+            "garm_operator_pool_runners{…,state=\"active\"} 0",
+            "garm_operator_pool_runners{…,state=\"failed\"} 1",
+            "garm_operator_pool_runners{…,state=\"deleting\"} 0",
+            "garm_operator_pool_runners{…,state=\"other\"} 0",
         ]
     );
 }
@@ -106,7 +114,7 @@ fn what_an_object_does_not_have_is_not_shown() {
 }
 
 #[test]
-fn kinds_without_configured_conditions_show_none() {
+fn the_server_s_settings_show_their_state_too() {
     let status = json!({"version": "v0.2.1", "minimumJobAgeBackoff": 30, "conditions": [
         {"type": "Ready", "status": "True", "reason": "r", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
     ]});
@@ -121,6 +129,8 @@ fn kinds_without_configured_conditions_show_none() {
         [
             "garm_operator_garmserverconfig_created{…} 1767225600",
             "garm_operator_garmserverconfig_info{…,metadataUrl=\"http://m\",minimumJobAgeBackoff=\"30\",version=\"v0.2.1\"} 1",
+            "garm_operator_garmserverconfig_annotation_paused_info{…,paused_value=\"true\"} 1",
+            "garm_operator_garmserverconfig_status_conditions{…,type=\"Ready\"} 1",
         ]
     );
 }

@@ -21,7 +21,7 @@ pub fn register(suite: &mut Suite) {
     );
 }
 
-/// By kind: its plural, an object, and what kube-state-metrics shows of it with the configuration of the Go operator.
+/// By kind: its plural, an object, and what kube-state-metrics shows of it with our configuration.
 const KINDS: &[(&str, &str, &str, &[&str])] = &[
     (
         "enterprise",
@@ -51,6 +51,7 @@ const KINDS: &[(&str, &str, &str, &[&str])] = &[
             "info",
             "max_runners",
             "min_idle_runners",
+            "runners",
             "status_conditions",
         ],
     ),
@@ -59,7 +60,7 @@ const KINDS: &[(&str, &str, &str, &[&str])] = &[
         "garmserverconfig",
         "garm",
         "garmserverconfig",
-        &["created", "info"],
+        &["created", "info", "status_conditions"],
     ),
     (
         "githubendpoint",

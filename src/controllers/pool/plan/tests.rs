@@ -126,6 +126,7 @@ fn effect(observed: &mut Observed, step: &Step) {
             let taken = observed.marked.iter().find(|pool| pool.id == *id).unwrap();
             observed.actual = Some(Arc::new(taken.clone()));
         }
+        Step::TakeOver { pool } => observed.actual = Some(Arc::new((**pool).clone())),
         Step::RemoveSurplus { id } => {
             observed.marked.retain(|pool| pool.id != *id);
             observed.surplus.retain(|surplus| surplus != id);
@@ -169,6 +170,7 @@ fn words(steps: &[Step]) -> Vec<String> {
     let word = |step: &Step| match step {
         Step::Create { .. } => "create".to_owned(),
         Step::Adopt { id } => format!("adopt {id}"),
+        Step::TakeOver { pool } => format!("take over {}", pool.id),
         Step::RemoveSurplus { id } => format!("remove {id}"),
         Step::Update { update, .. } => format!("update {}", update.fields().join(",")),
         Step::ScaleDown { name } => format!("scale down {name}"),
@@ -240,6 +242,62 @@ fn a_marked_pool_is_taken_and_further_ones_go_first() {
         "update enabled,runner_prefix",
     ];
     assert_eq!(words(&steps), expected);
+}
+
+/// A living object without a pool that asks for one.
+fn asking(pool: Option<Actual>) -> Observed {
+    let mut observed = living(&spec());
+    observed.adoption = Some(Candidate {
+        id: ADOPTED.to_owned(),
+        pool: pool.map(Box::new),
+        holder: None,
+    });
+    observed
+}
+
+const ADOPTED: &str = "9a6b8c1e-5b7d-4f5e-8d3a-2f1e0c9b8a77";
+
+#[test]
+fn a_pool_that_is_asked_for_is_taken_as_it_is_and_then_updated_like_any_other() {
+    let object = object(spec(), false);
+    let (steps, last) = converge(&object, &mut asking(Some(pool(ADOPTED, &spec()))));
+    assert_eq!(words(&steps), [format!("take over {ADOPTED}")]);
+    assert_eq!(last.verdict, Verdict::Ready);
+    let mut other = pool(ADOPTED, &spec());
+    other.max_runners = 99;
+    let (steps, _) = converge(&object, &mut asking(Some(other)));
+    let expected = [
+        format!("take over {ADOPTED}"),
+        "update max_runners".to_owned(),
+    ];
+    assert_eq!(words(&steps), expected);
+}
+
+#[test]
+fn a_pool_that_is_not_taken_is_told_and_none_is_made_in_its_place() {
+    let mut elsewhere = pool(ADOPTED, &spec());
+    elsewhere.repo_id = "other".to_owned();
+    let mut held = asking(Some(pool(ADOPTED, &spec())));
+    held.adoption.as_mut().unwrap().holder = Some("ns/first".to_owned());
+    for mut observed in [asking(None), asking(Some(elsewhere)), held] {
+        let (steps, plan) = converge(&object(spec(), false), &mut observed);
+        assert!(steps.is_empty(), "{steps:?}");
+        assert!(
+            matches!(&plan.verdict, Verdict::Waiting { reason, message } if *reason == reasons::ADOPTION_REFUSED && !message.is_empty()),
+            "{plan:?}"
+        );
+    }
+}
+
+#[test]
+fn a_pool_that_is_being_made_for_the_object_comes_before_the_one_it_asks_for() {
+    let mut observed = asking(Some(pool(ADOPTED, &spec())));
+    let mut ours = pool("ours", &spec());
+    ours.runner_prefix = marker(UID);
+    ours.enabled = false;
+    observed.marked = vec![ours];
+    let (steps, _) = converge(&object(spec(), false), &mut observed);
+    assert_eq!(words(&steps)[0], "adopt ours");
 }
 
 #[test]

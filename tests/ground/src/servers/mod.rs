@@ -32,6 +32,8 @@ pub enum Server {
     Kubectl,
     /// GARM in one of its versions.
     Garm(GarmVersion),
+    /// Checks the rules of Prometheus and runs their tests.
+    Promtool,
 }
 
 /// The GARM versions the operator is tested on: the oldest and the newest release it supports.
@@ -81,7 +83,7 @@ impl std::str::FromStr for GarmVersion {
 const KUBERNETES_VERSION: &str = "v1.36.3";
 
 impl Server {
-    /// Every server, in the order in which they are built.
+    /// Every server that a ground runs, in the order in which they are built. Tools are asked for by whoever needs them.
     pub const ALL: [Self; 6] = [
         Self::Etcd,
         Self::KubeApiserver,
@@ -100,6 +102,7 @@ impl Server {
             Self::Kubectl => "kubectl",
             Self::Garm(GarmVersion::V0_1_5) => "garm-v0.1.5",
             Self::Garm(GarmVersion::V0_2_1) => "garm-v0.2.1",
+            Self::Promtool => "promtool",
         }
     }
 
@@ -109,6 +112,7 @@ impl Server {
             Self::Etcd => "etcd",
             Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => "kubernetes",
             Self::Garm(_) => self.file_name(),
+            Self::Promtool => "prometheus",
         }
     }
 
@@ -119,13 +123,14 @@ impl Server {
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Garm(_) => "github.com/cloudbase/garm/cmd/garm",
+            Self::Promtool => "github.com/prometheus/prometheus/cmd/promtool",
         }
     }
 
     /// The linker's flags: they put the version into the binary, which these programs report and which GARM's clients look at.
     fn linker_flags(self) -> String {
         match self {
-            Self::Etcd => "-s -w".to_owned(),
+            Self::Etcd | Self::Promtool => "-s -w".to_owned(),
             Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => {
                 let package = "k8s.io/component-base/version";
                 format!(
@@ -148,16 +153,23 @@ impl Server {
         match self {
             Self::KubeApiserver => "some 5 min",
             Self::KubeControllerManager => "some 90 s",
+            Self::Promtool => "some 4 min",
             _ => "about a minute",
         }
     }
 
-    /// The variable that names an existing binary (GARM) or the folder that holds it.
+    /// The variable that names an existing binary, or the folder that holds it.
     fn variable(self) -> &'static str {
+        self.own_variable().unwrap_or("KUBEBUILDER_ASSETS")
+    }
+
+    /// The variable that names an existing binary of this server alone.
+    fn own_variable(self) -> Option<&'static str> {
         match self {
-            Self::Garm(GarmVersion::V0_1_5) => "GARM_V0_1_5_BIN",
-            Self::Garm(GarmVersion::V0_2_1) => "GARM_V0_2_1_BIN",
-            _ => "KUBEBUILDER_ASSETS",
+            Self::Garm(GarmVersion::V0_1_5) => Some("GARM_V0_1_5_BIN"),
+            Self::Garm(GarmVersion::V0_2_1) => Some("GARM_V0_2_1_BIN"),
+            Self::Promtool => Some("PROMTOOL_BIN"),
+            _ => None,
         }
     }
 }
@@ -192,8 +204,8 @@ impl Servers {
 struct Sources {
     /// `KUBEBUILDER_ASSETS`.
     assets: Option<PathBuf>,
-    /// `GARM_V…_BIN`.
-    garm: BTreeMap<Server, PathBuf>,
+    /// `GARM_V…_BIN` and the like.
+    named: BTreeMap<Server, PathBuf>,
     /// `PATH`, to find Go and a C compiler.
     search_path: OsString,
     /// `ground` in cargo's target directory.
@@ -207,11 +219,11 @@ impl Sources {
                 .filter(|value| !value.is_empty())
                 .map(PathBuf::from)
         };
-        let garm = GarmVersion::ALL.into_iter().map(Server::Garm);
+        let all = Server::ALL.into_iter().chain([Server::Promtool]);
         Self {
             assets: path_of("KUBEBUILDER_ASSETS"),
-            garm: garm
-                .filter_map(|server| Some((server, path_of(server.variable())?)))
+            named: all
+                .filter_map(|server| Some((server, path_of(server.own_variable()?)?)))
                 .collect(),
             search_path: std::env::var_os("PATH").unwrap_or_default(),
             directory: target_directory(path_of("CARGO_TARGET_DIR")).join("ground"),
@@ -237,12 +249,11 @@ impl Sources {
 
     /// The binary that the environment names for this server.
     fn existing(&self, server: Server) -> Result<Option<PathBuf>> {
-        let path = match server {
-            Server::Garm(_) => self.garm.get(&server).cloned(),
-            _ => self
-                .assets
-                .as_ref()
-                .map(|assets| assets.join(server.file_name())),
+        let path = if server.own_variable().is_some() {
+            self.named.get(&server).cloned()
+        } else {
+            let assets = self.assets.as_ref();
+            assets.map(|assets| assets.join(server.file_name()))
         };
         let Some(path) = path else { return Ok(None) };
         if fs::metadata(&path).is_ok_and(|found| found.is_file()) {
@@ -280,7 +291,7 @@ mod tests {
     fn sources(directory: &Path) -> Sources {
         Sources {
             assets: None,
-            garm: BTreeMap::new(),
+            named: BTreeMap::new(),
             search_path: OsString::new(),
             directory: directory.to_owned(),
         }
@@ -321,7 +332,7 @@ mod tests {
             fs::write(directory.path().join(name), "").unwrap();
         }
         sources.assets = Some(directory.path().to_owned());
-        sources.garm = BTreeMap::from([(garm, directory.path().join("my-garm"))]);
+        sources.named = BTreeMap::from([(garm, directory.path().join("my-garm"))]);
         let servers = sources.ensure(&[Server::Etcd, garm]).unwrap();
         assert_eq!(
             servers.path(garm).unwrap(),
