@@ -355,3 +355,30 @@ fn crds_outlive_the_release_and_go_along_with_its_upgrades() {
     // What stands in this folder Helm installs once and never again.
     assert!(!folder().join("chart/garm-operator/crds").exists());
 }
+
+#[test]
+fn samples_are_valid_and_there_is_one_of_each_kind_that_people_make() {
+    let samples = folder().join("samples");
+    let judged = std::process::Command::new(env!("CARGO_BIN_EXE_garm-operator"))
+        .args(["validate", "--strict", "-f"])
+        .arg(&samples)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&judged.stdout);
+    assert!(judged.status.success(), "{told}");
+    let mut kinds = BTreeSet::new();
+    for entry in std::fs::read_dir(samples).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert!(text.starts_with("# Written by hand"));
+        let objects = render::objects(&text).unwrap();
+        kinds.extend(
+            objects
+                .iter()
+                .map(|one| one["kind"].as_str().unwrap().to_owned()),
+        );
+    }
+    for crd in garm_operator::generate::crds::definitions() {
+        let kind = crd.spec.names.kind;
+        assert!(kind == "Runner" || kinds.contains(&kind), "no {kind}");
+    }
+}

@@ -147,17 +147,18 @@ pub fn objects(reach: &Reach) -> Vec<Value> {
 
 /// Renders the file for an installation.
 pub fn files(reach: &Reach) -> anyhow::Result<Vec<File>> {
-    let mut command = "garm-operator generate rbac".to_owned();
     let default = Reach::default();
+    let mut words = vec!["garm-operator generate rbac".to_owned()];
     if reach.own != default.own {
-        command += &format!(" --namespace {}", reach.own);
+        words.push(format!("--namespace {}", reach.own));
     }
     if !reach.watched.is_empty() {
-        command += &format!(" --watch-namespace {}", reach.watched.join(","));
+        words.push(format!("--watch-namespace {}", reach.watched.join(",")));
     }
     if reach.self_managed {
-        command += " --self-managed";
+        words.push("--self-managed".to_owned());
     }
+    let command = words.join(" ");
     Ok(vec![super::yaml("rbac.yaml", &command, &objects(reach))?])
 }
 
