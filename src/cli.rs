@@ -18,7 +18,7 @@ use crate::{
         settings::{Kind, SETTINGS, Setting},
     },
     domain::defaults::PoolDefaults,
-    generate,
+    generate::{self, rbac::Reach},
     validate::{self, schema::Schemas},
 };
 
@@ -125,6 +125,12 @@ fn generate(matches: &ArgMatches) -> anyhow::Result<()> {
     let (mut files, matches) = match matches.subcommand() {
         Some(("crds", matches)) => (generate::crds::files()?, matches),
         Some(("webhooks", matches)) => (generate::webhooks::files()?, matches),
+        Some(("rbac", matches)) => (generate::rbac::files(&reach(matches))?, matches),
+        Some(("manifests", matches)) => {
+            let folder = matches.get_one::<PathBuf>("out");
+            let folder = folder.cloned().unwrap_or_default();
+            (generate::manifests::files(&folder)?, matches)
+        }
         _ => return Ok(()),
     };
     if let Some(folder) = matches.get_one::<PathBuf>("out") {
@@ -135,6 +141,18 @@ fn generate(matches: &ArgMatches) -> anyhow::Result<()> {
         files.retain(|file| file.name.contains("cert-manager") == *wanted);
     }
     Ok(generate::print(io::stdout().lock(), &files)?)
+}
+
+/// Reads what an installation reaches.
+fn reach(matches: &ArgMatches) -> Reach {
+    let default = Reach::default();
+    let own = matches.get_one::<String>("namespace");
+    let watched = matches.get_many::<String>("watch-namespace");
+    Reach {
+        own: own.cloned().unwrap_or(default.own),
+        watched: watched.into_iter().flatten().cloned().collect(),
+        self_managed: matches.get_flag("self-managed"),
+    }
 }
 
 /// Judges manifests and prints what was found: findings on standard output, what cannot be read and the sum on standard error.
@@ -192,18 +210,6 @@ fn exit_code(code: u8) -> ExitCode {
 
 /// Describes the command line.
 fn command() -> Command {
-    let crds = Command::new("crds")
-        .about("Print the CustomResourceDefinitions, or write them into a folder")
-        .arg(out("folder to write to, one file for each kind"));
-    let webhooks = Command::new("webhooks")
-        .about("Print the webhook configurations and their Service, or write them into a folder")
-        .arg(out("folder to write to, one file with and one without cert-manager"))
-        .arg(
-            Arg::new("cert-manager")
-                .long("cert-manager")
-                .action(ArgAction::SetTrue)
-                .help("let cert-manager fill in the CA certificates; without it the operator does, or you"),
-        );
     let validate = Command::new("validate")
         .about("Judge manifests without a cluster, as admission would")
         .after_help("Exit codes: 0 clean or warnings only, 1 errors (with --strict warnings too), 2 input that cannot be read.")
@@ -245,11 +251,59 @@ fn command() -> Command {
         .arg(yes_or_no("dry-run").require_equals(true)
                 .value_parser(truth).help("print the configuration with the source of each value, and exit"))
         .arg(Arg::new("timings-scale").long("timings-scale").hide(true).value_parser(value_parser!(f64)))
-        .subcommand(Command::new("generate").about("Write files that follow from the code").subcommand_required(true).subcommand(crds).subcommand(webhooks))
+        .subcommand(generate_command())
         .subcommand(validate)
         .subcommand(tools::export_command())
         .subcommand(tools::diff_command())
         .subcommand(Command::new("version").about("Print the version"))
+}
+
+/// Describes the subcommand that writes files.
+fn generate_command() -> Command {
+    let crds = Command::new("crds")
+        .about("Print the CustomResourceDefinitions, or write them into a folder")
+        .arg(out("folder to write to, one file for each kind"));
+    let webhooks = Command::new("webhooks")
+        .about("Print the webhook configurations and their Service, or write them into a folder")
+        .arg(out("folder to write to, one file with and one without cert-manager"))
+        .arg(
+            Arg::new("cert-manager")
+                .long("cert-manager")
+                .action(ArgAction::SetTrue)
+                .help("let cert-manager fill in the CA certificates; without it the operator does, or you"),
+        );
+    let rbac = Command::new("rbac")
+        .about("Print the roles of the operator, and those of people who view or edit its objects")
+        .arg(out("folder to write to"))
+        .arg(
+            Arg::new("namespace")
+                .long("namespace")
+                .value_name("NAMESPACE")
+                .help("the operator's own namespace [default: garm-operator-system]"),
+        )
+        .arg(
+            Arg::new("watch-namespace")
+                .long("watch-namespace")
+                .value_name("NAMESPACE,…")
+                .value_delimiter(',')
+                .action(ArgAction::Append)
+                .help(
+                    "namespaces it works on, each with a Role; without any a ClusterRole, for all",
+                ),
+        )
+        .arg(
+            Arg::new("self-managed")
+                .long("self-managed")
+                .action(ArgAction::SetTrue)
+                .help("add what webhook certificates of its own take"),
+        );
+    let manifests = Command::new("manifests")
+        .about("Write the generated parts of the folder manifests")
+        .arg(out("that folder").required(true));
+    Command::new("generate")
+        .about("Write files that follow from the code")
+        .subcommand_required(true)
+        .subcommands([crds, webhooks, rbac, manifests])
 }
 
 /// Makes the option that names the configuration file.

@@ -16,6 +16,9 @@ pub const PREFIX: &str = "garm-operator";
 /// Namespace that the shipped manifests install into, as the Go operator's do.
 pub const NAMESPACE: &str = "garm-operator-system";
 
+/// What replicas elect a leader by, the Go operator's among them.
+pub const LEASE: &str = "b608d8b3.mercedes-benz.com";
+
 /// Plural names of the kinds that come in two versions, so that their CRDs name a conversion webhook.
 pub const CONVERTED: [&str; 4] = ["enterprises", "organizations", "pools", "repositories"];
 
@@ -32,6 +35,11 @@ pub fn plurals() -> [Cow<'static, str>; 9] {
         Repository::plural(&()),
         Runner::plural(&()),
     ]
+}
+
+/// Names the Deployment, and the account that the operator runs as.
+pub fn account(prefix: &str) -> String {
+    format!("{prefix}-controller-manager")
 }
 
 /// Names the Service of the webhooks.

@@ -39,6 +39,12 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
     all
 }
 
+/// Gives all definitions as values, as they are written.
+pub(super) fn objects() -> anyhow::Result<Vec<Value>> {
+    let value = |crd| anyhow::Ok(tidy(serde_json::to_value(crd)?));
+    definitions().iter().map(value).collect()
+}
+
 /// Renders one file for each definition, named by its plural.
 pub fn files() -> anyhow::Result<Vec<File>> {
     definitions()

@@ -34,9 +34,6 @@ use state::Diagnosis;
 use vital::Vital;
 use work::Current;
 
-/// What replicas elect a leader by, the Go operator's among them.
-const LEASE: &str = "b608d8b3.mercedes-benz.com";
-
 /// Tasks of which none ends before the process does, unless it fails.
 type Parts = JoinSet<anyhow::Result<()>>;
 
@@ -167,7 +164,8 @@ fn candidate(
         retry: timings.lease.retry,
         release: timings.shutdown_drop,
     };
-    let (elector, leadership, view) = Elector::new(kube, LEASE, times, Arc::clone(registry));
+    let (elector, leadership, view) =
+        Elector::new(kube, install::LEASE, times, Arc::clone(registry));
     (leadership, Some((elector, view)))
 }
 

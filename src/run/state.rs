@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::LEASE;
 use super::work::{Current, Line};
+use crate::api::install::LEASE;
 use crate::controllers::Hubs;
 use crate::garm::{self, Availability};
 use crate::runtime::hub::HubState;

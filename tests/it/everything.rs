@@ -31,7 +31,7 @@ pub fn register(suite: &mut Suite) {
 }
 
 /// Kinds that say Ready, with the names they have here.
-const READY: [(&str, &str); 9] = [
+pub const READY: [(&str, &str); 9] = [
     ("garmserverconfig", "garm"),
     ("githubendpoint", "ghes"),
     ("githubcredential", "pat"),
@@ -43,7 +43,8 @@ const READY: [(&str, &str); 9] = [
     ("pool", "of-org"),
 ];
 
-fn documents(world: &World<'_>) -> Vec<String> {
+/// All of them, with what they need.
+pub fn documents(world: &World<'_>) -> Vec<String> {
     let url = world.garm.direct_url();
     let of_org = pool(
         "of-org",

@@ -27,6 +27,7 @@ mod faults;
 mod fresh;
 mod ids;
 mod input;
+mod install;
 mod kinds;
 mod lag;
 mod leaks;
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
     fresh::register(&mut suite);
     ids::register(&mut suite);
     input::register(&mut suite);
+    install::register(&mut suite);
     kinds::register(&mut suite);
     lag::register(&mut suite);
     leaks::register(&mut suite);

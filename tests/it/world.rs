@@ -99,6 +99,22 @@ impl<'a> World<'a> {
         Ok(self)
     }
 
+    /// The same world, in which the operator has this namespace for its own and acts as an account of it that is there.
+    pub async fn acting_as(mut self, own: &str, account: &str) -> Result<Self> {
+        let token = ["-n", own, "create", "token", account];
+        let token = self.plane.kubectl_ok(&token, "").await?;
+        self.kube = self.plane.proxy_as(token.trim()).await?;
+        let command = self.command.clone().kubernetes(&self.kube);
+        self.command = command.own_namespace(own);
+        Ok(self)
+    }
+
+    /// The same world in another namespace, which is there.
+    pub fn moved_to(mut self, namespace: &str) -> Self {
+        namespace.clone_into(&mut self.place.namespace);
+        self
+    }
+
     /// Gives the operator of [`Self::with_rights`] other rights.
     pub async fn set_rights(&self, rules: &Value) -> Result<()> {
         let role = json!({
@@ -111,6 +127,11 @@ impl<'a> World<'a> {
     /// The command that runs the operator, to add to.
     pub fn command(&self) -> OperatorCommand {
         self.command_watching(&[&self.namespace])
+    }
+
+    /// The command that runs the operator, without a word about namespaces.
+    pub fn any_command(&self) -> OperatorCommand {
+        self.command.clone()
     }
 
     /// The command that runs the operator on these namespaces.

@@ -12,7 +12,7 @@ use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
 use kube::{Api, Client, Config, api::PostParams};
 use rcgen::KeyPair;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, process::Command, sync::Mutex};
 
 use crate::{
@@ -31,6 +31,16 @@ const START_LIMIT: Duration = Duration::from_secs(90);
 
 /// Those of the controller manager's controllers that tests see.
 const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,serviceaccount-controller,clusterrole-aggregation-controller";
+
+/// What service accounts ask for is written down; tests themselves are administrators.
+const AUDIT: &str = r#"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, userGroups: ["system:serviceaccounts"]}
+- {level: None}
+"#;
 
 /// A running control plane; everything is done as a member of `system:masters` unless said otherwise.
 ///
@@ -196,6 +206,20 @@ impl ControlPlane {
         created.context("make a Lease").map(drop)
     }
 
+    /// Everything that a service account has asked for, oldest first, as the API server's audit log tells it. A watch is told when it begins and when it ends.
+    pub fn audited(&self, namespace: &str, account: &str) -> Result<Vec<Value>> {
+        let path = self.directory.join("audit.log");
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let user = format!("system:serviceaccount:{namespace}:{account}");
+        // The last line may be half written.
+        let events = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        Ok(events
+            .filter(|event: &Value| event["user"]["username"] == *user)
+            .collect())
+    }
+
     /// Fails, with the end of its log, when one of the servers has ended.
     pub async fn check_running(&self) -> Result<()> {
         self.processes
@@ -296,6 +320,7 @@ fn write_credentials(directory: &Path, token: &str) -> Result<String> {
     write("accounts.key", &accounts.serialize_pem())?;
     write("accounts.pub", &accounts.public_key_pem())?;
 
+    write("audit-policy.yaml", AUDIT)?;
     let server = Certificates::new()?;
     write("server.crt", &server.certificate_pem)?;
     write("server.key", &server.key_pem)?;
@@ -334,6 +359,8 @@ fn apiserver(program: &Path, directory: &Path, etcd_port: u16, port: u16) -> Com
         format!("--tls-cert-file={}", file("server.crt")),
         format!("--tls-private-key-file={}", file("server.key")),
         format!("--token-auth-file={}", file("tokens.csv")),
+        format!("--audit-policy-file={}", file("audit-policy.yaml")),
+        format!("--audit-log-path={}", file("audit.log")),
         format!("--service-account-key-file={}", file("accounts.pub")),
         format!(
             "--service-account-signing-key-file={}",

@@ -15,6 +15,7 @@ mod ports;
 mod process;
 mod provider;
 pub mod proxy;
+pub mod render;
 pub mod servers;
 mod service;
 mod webhooks;

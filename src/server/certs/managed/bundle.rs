@@ -299,7 +299,7 @@ impl Kept {
             ) if status.code == 403 => {
                 self.known = Known::Nothing;
                 let rights =
-                    "the operator needs the rights to get, list, watch and patch it by its name";
+                    "the operator needs the rights to list, watch and patch it by its name";
                 self.note(Some(format!("{}; {rights}", status.message)));
             }
             Err(error) => {

@@ -32,6 +32,8 @@ pub enum Server {
     Kubectl,
     /// GARM in one of its versions.
     Garm(GarmVersion),
+    /// Renders and checks charts.
+    Helm,
     /// Checks the rules of Prometheus and runs their tests.
     Promtool,
 }
@@ -102,6 +104,7 @@ impl Server {
             Self::Kubectl => "kubectl",
             Self::Garm(GarmVersion::V0_1_5) => "garm-v0.1.5",
             Self::Garm(GarmVersion::V0_2_1) => "garm-v0.2.1",
+            Self::Helm => "helm",
             Self::Promtool => "promtool",
         }
     }
@@ -111,7 +114,7 @@ impl Server {
         match self {
             Self::Etcd => "etcd",
             Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => "kubernetes",
-            Self::Garm(_) => self.file_name(),
+            Self::Garm(_) | Self::Helm => self.file_name(),
             Self::Promtool => "prometheus",
         }
     }
@@ -123,6 +126,7 @@ impl Server {
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Garm(_) => "github.com/cloudbase/garm/cmd/garm",
+            Self::Helm => "helm.sh/helm/v4/cmd/helm",
             Self::Promtool => "github.com/prometheus/prometheus/cmd/promtool",
         }
     }
@@ -130,7 +134,7 @@ impl Server {
     /// The linker's flags: they put the version into the binary, which these programs report and which GARM's clients look at.
     fn linker_flags(self) -> String {
         match self {
-            Self::Etcd | Self::Promtool => "-s -w".to_owned(),
+            Self::Etcd | Self::Helm | Self::Promtool => "-s -w".to_owned(),
             Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => {
                 let package = "k8s.io/component-base/version";
                 format!(
@@ -153,6 +157,7 @@ impl Server {
         match self {
             Self::KubeApiserver => "some 5 min",
             Self::KubeControllerManager => "some 90 s",
+            Self::Helm => "some 3 min",
             Self::Promtool => "some 4 min",
             _ => "about a minute",
         }
@@ -168,6 +173,7 @@ impl Server {
         match self {
             Self::Garm(GarmVersion::V0_1_5) => Some("GARM_V0_1_5_BIN"),
             Self::Garm(GarmVersion::V0_2_1) => Some("GARM_V0_2_1_BIN"),
+            Self::Helm => Some("HELM_BIN"),
             Self::Promtool => Some("PROMTOOL_BIN"),
             _ => None,
         }
@@ -219,7 +225,9 @@ impl Sources {
                 .filter(|value| !value.is_empty())
                 .map(PathBuf::from)
         };
-        let all = Server::ALL.into_iter().chain([Server::Promtool]);
+        let all = Server::ALL
+            .into_iter()
+            .chain([Server::Helm, Server::Promtool]);
         Self {
             assets: path_of("KUBEBUILDER_ASSETS"),
             named: all
