@@ -3,6 +3,7 @@
 mod debug;
 mod garm;
 mod names;
+mod queries;
 pub mod scrape;
 mod state;
 mod vital;

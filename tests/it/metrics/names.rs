@@ -178,6 +178,11 @@ const OURS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// The names of all that is exposed without the state of objects.
+pub fn known() -> impl Iterator<Item = &'static str> {
+    GO.iter().chain(OURS).map(|(name, ..)| *name)
+}
+
 /// The lower-case kinds.
 const CONTROLLERS: [&str; 8] = [
     "enterprise",
@@ -268,7 +273,7 @@ async fn names(ground: &Ground, version: GarmVersion) -> Result<()> {
     world.change("pool", "small", change).await?;
 
     let scrape = Scrape::of(&operator).await?;
-    let known: BTreeSet<&str> = GO.iter().chain(OURS).map(|(name, ..)| *name).collect();
+    let known: BTreeSet<&str> = known().collect();
     ensure!(
         scrape.families() == known,
         "more: {:?}, fewer: {:?}",

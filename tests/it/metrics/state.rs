@@ -10,6 +10,7 @@ use garm_operator_ground::servers::GarmVersion;
 use serde_json::{Value, json};
 
 use super::scrape::{Sample, Scrape};
+use super::{names, queries};
 use crate::documents::entity;
 use crate::world::{SOON, World};
 
@@ -137,6 +138,7 @@ async fn shown(ground: &Ground) -> Result<()> {
         ensure_base(&object, &found, stem)?;
     }
     ensure_pool(&world, &scrape).await?;
+    ensure_asked_for(&scrape)?;
     let runners = scrape
         .samples
         .iter()
@@ -145,6 +147,22 @@ async fn shown(ground: &Ground) -> Result<()> {
 
     come_and_go(&world, &operator).await?;
     world.finish(operator).await
+}
+
+/// Fails when an alert or the dashboard asks for what is not exposed. Some families have series only while an object is paused or goes.
+fn ensure_asked_for(scrape: &Scrape) -> Result<()> {
+    let shown = scrape.families().into_iter().map(str::to_owned);
+    let known = names::known().map(str::to_owned);
+    let mut families: BTreeSet<String> = shown.chain(known).collect();
+    for (_, _, stem, _) in KINDS {
+        for now_and_then in ["annotation_paused_info", "deletion_timestamp"] {
+            families.insert(format!("garm_operator_{stem}_{now_and_then}"));
+        }
+    }
+    // There is one only where the operator makes its own certificates.
+    families.insert("garm_operator_webhook_ca_expiration_timestamp_seconds".to_owned());
+    queries::ensure_reads()?;
+    queries::ensure_exposed(&families)
 }
 
 /// Fails unless all series of an object bear its labels, and its creation time and conditions are right.
