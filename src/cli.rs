@@ -131,6 +131,11 @@ fn generate(matches: &ArgMatches) -> anyhow::Result<()> {
             let folder = folder.cloned().unwrap_or_default();
             (generate::manifests::files(&folder)?, matches)
         }
+        Some(("docs", matches)) => {
+            let folder = matches.get_one::<PathBuf>("out");
+            let folder = folder.cloned().unwrap_or_default();
+            (generate::docs::files(&folder)?, matches)
+        }
         _ => return Ok(()),
     };
     if let Some(folder) = matches.get_one::<PathBuf>("out") {
@@ -300,10 +305,13 @@ fn generate_command() -> Command {
     let manifests = Command::new("manifests")
         .about("Write the generated parts of the folder manifests")
         .arg(out("that folder").required(true));
+    let docs = Command::new("docs")
+        .about("Write the generated parts of the pages in the folder docs")
+        .arg(out("that folder").required(true));
     Command::new("generate")
         .about("Write files that follow from the code")
         .subcommand_required(true)
-        .subcommands([crds, webhooks, rbac, manifests])
+        .subcommands([crds, webhooks, rbac, manifests, docs])
 }
 
 /// Makes the option that names the configuration file.

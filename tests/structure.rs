@@ -37,7 +37,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "controllers",
         ],
     ),
-    ("generate", &["api", "admission::hooks"]),
+    // Tables of the documentation are made of what is there.
+    (
+        "generate",
+        &[
+            "api",
+            "admission::hooks",
+            "config::settings",
+            "domain::defaults",
+            "telemetry::reference",
+        ],
+    ),
     ("validate", &["api", "domain", "generate"]),
     // Tools that read once and end.
     ("look", &["config", "garm"]),

@@ -1,6 +1,7 @@
-//! Writes the deployable files that follow from the code. A test fails when a committed file differs.
+//! Writes the files that follow from the code: those to deploy, and parts of the documentation. A test fails when a committed file differs.
 
 pub mod crds;
+pub mod docs;
 pub mod manifests;
 pub mod rbac;
 pub mod webhooks;

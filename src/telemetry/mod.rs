@@ -4,4 +4,5 @@ pub mod level;
 pub mod log;
 pub mod metrics;
 mod process;
+pub mod reference;
 pub mod state;

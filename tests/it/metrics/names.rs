@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
+use garm_operator::telemetry::reference;
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::servers::GarmVersion;
 use garm_operator_ground::{Certificates, Ground};
@@ -248,7 +249,24 @@ const OUR_METHODS: [&str; 4] = [
     "webhook.Uninstall",
 ];
 
+/// Fails when the reference in the documentation lacks a metric, or has one that nobody exposes.
+fn ensure_described() -> Result<()> {
+    let described = reference::own().context("no reference")?;
+    let described: BTreeSet<&str> = described.iter().map(|one| one.name.as_str()).collect();
+    let mut exposed: BTreeSet<&str> = known().collect();
+    exposed.retain(|name| !name.starts_with("process_"));
+    // Where the CA is the operator's own.
+    exposed.insert("garm_operator_webhook_ca_expiration_timestamp_seconds");
+    ensure!(
+        described == exposed,
+        "{:?}",
+        described.symmetric_difference(&exposed)
+    );
+    Ok(())
+}
+
 async fn names(ground: &Ground, version: GarmVersion) -> Result<()> {
+    ensure_described()?;
     let world = World::new(ground, version).await?;
     let mut mount = Mount::new(ground.directory(), &world.namespace)?;
     mount.show(&Certificates::new()?)?;
