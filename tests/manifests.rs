@@ -1,6 +1,10 @@
 //! What people install by: generated files are those of the code, and chart and kustomize make the same objects of the same choices.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    reason = "a test ends at the first surprise"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

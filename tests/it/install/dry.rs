@@ -74,7 +74,7 @@ fn values() -> Vec<Value> {
             "podAnnotations": words, "podLabels": words, "nodeSelector": words,
             "tolerations": [{"key": "ci", "operator": "Exists"}],
             "affinity": {"nodeAffinity": {}},
-            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}],
             "serviceAccount": {"annotations": words},
             "extraArgs": ["--operator-log-verbosity-level=1"],
             "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy"}], "extraEnvFrom": [{"secretRef": {"name": "more"}}],

@@ -50,7 +50,12 @@ async fn life(ground: &Ground, plane: &ControlPlane, name: &str) -> Result<()> {
     let asked = audit::asked(&plane.audited(NAMESPACE, ACCOUNT)?);
     let refused = audit::refused(&asked);
     ensure!(refused.is_empty(), "refused: {refused:#?}");
-    let idle = audit::idle(&overlay.granted()?, &asked);
+    let mut granted = overlay.granted()?;
+    let idle = audit::idle(&granted, &asked);
     ensure!(idle.is_empty(), "granted and never used: {idle:#?}");
+    // One right more would be noticed.
+    granted.push(overlay::one_more());
+    let idle = audit::idle(&granted, &asked);
+    ensure!(idle == ["more (everywhere): patch images any"], "{idle:?}");
     Ok(())
 }

@@ -129,6 +129,20 @@ impl Overlay {
     }
 }
 
+/// A right that the operator does not have: it writes no Images.
+pub fn one_more() -> Granted {
+    Granted {
+        namespace: None,
+        role: "more".to_owned(),
+        rule: PolicyRule {
+            api_groups: Some(vec!["garm-operator.mercedes-benz.com".to_owned()]),
+            resources: Some(vec!["images".to_owned()]),
+            verbs: vec!["patch".to_owned()],
+            ..PolicyRule::default()
+        },
+    }
+}
+
 /// An object whose webhooks are below this URL: the API server of the ground knows no Services.
 fn pointed(mut object: Value, url: &str) -> Value {
     let point = |config: &mut Value| {

@@ -158,12 +158,19 @@ async fn lost_lease(world: &World<'_>, operator: &Operator) -> Result<()> {
 }
 
 async fn gone(world: &World<'_>) -> Result<()> {
-    let all = crate::world::join(&documents(world));
+    // The Image may go when no Pool uses it any more.
     world
-        .kubectl(&["delete", "-f", "-", "--wait=false"], &all)
+        .kubectl(&["delete", "pools", "--all", "--wait=false"], "")
         .await?;
-    // Pools go first, which everything else waits for.
-    for (kind, name) in READY.into_iter().rev() {
+    let (pools, others): (Vec<_>, Vec<_>) =
+        READY.into_iter().partition(|(kind, _)| *kind == "pool");
+    for (kind, name) in pools {
+        world.wait_gone(kind, name).await?;
+    }
+    let all = crate::world::join(&documents(world));
+    let delete = ["delete", "-f", "-", "--wait=false", "--ignore-not-found"];
+    world.kubectl(&delete, &all).await?;
+    for (kind, name) in others {
         world.wait_gone(kind, name).await?;
     }
     let left = world.list("runners").await?;
