@@ -23,8 +23,6 @@ pub mod types {
     pub const WEBHOOK_INSTALLED: &str = "WebhookInstalled";
     /// The object is paused by its annotation.
     pub const PAUSED: &str = "Paused";
-    /// Another object claims the same object in GARM and comes first.
-    pub const NAME_CONFLICT: &str = "NameConflict";
     /// Another Pool of the namespace has the same effective spec.
     pub const DUPLICATE_POOL: &str = "DuplicatePoolFound";
     /// Runners of a Pool that the provider failed to create.
@@ -297,7 +295,7 @@ mod tests {
         let mut again = Conditions::from_previous(&first(), Some(1), at(200));
         again
             .set(types::PAUSED, Truth::True, reasons::PAUSED, "")
-            .remove(types::NAME_CONFLICT);
+            .remove(types::DUPLICATE_POOL);
         assert_eq!(again.clone().into_vec().len(), 2);
         again.remove(types::READY);
         assert_eq!(again.into_vec().len(), 1);

@@ -25,6 +25,7 @@ mod equal_pools;
 mod everything;
 mod faults;
 mod fresh;
+mod guide;
 mod ids;
 mod input;
 mod install;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
     everything::register(&mut suite);
     faults::register(&mut suite);
     fresh::register(&mut suite);
+    guide::register(&mut suite);
     ids::register(&mut suite);
     input::register(&mut suite);
     install::register(&mut suite);

@@ -22,11 +22,17 @@ use crate::garm::Collection;
 use crate::garm::wire::EntityKind;
 use crate::runtime::hub::Hub;
 
-/// How the scope shows.
+/// How the scope shows: an object that is there.
 const SCOPE: Shown = Shown {
     type_: types::SCOPE_REFERENCE,
     found: reasons::FETCHING_SCOPE_REF_SUCCESS,
     missing: reasons::SCOPE_REF_NOT_READY,
+};
+
+/// How a scope shows that no object describes.
+const NO_SCOPE: Shown = Shown {
+    missing: reasons::FETCHING_SCOPE_REF_FAILED,
+    ..SCOPE
 };
 
 /// How the Image shows.

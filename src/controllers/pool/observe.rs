@@ -13,8 +13,8 @@ use crate::controllers::Context;
 use crate::controllers::driver::Verdict;
 use crate::controllers::duplicates::duplicate_of;
 use crate::controllers::reaper::Reaper;
-use crate::controllers::references::Reference;
-use crate::controllers::scope::{Target, target};
+use crate::controllers::references::{Reference, Shown};
+use crate::controllers::scope::{Target, is_there, target};
 use crate::domain::duplicate::tag;
 use crate::domain::field::{FieldError, sentence};
 use crate::domain::ownership::{Claim, claim};
@@ -29,6 +29,7 @@ use crate::runtime::ObjectKey;
 
 use super::candidate::{adopted, candidate, ensure_current};
 use super::memory::{Failure, Memory};
+use super::{NO_SCOPE, SCOPE};
 
 /// What a pass knows.
 pub struct Observed {
@@ -36,6 +37,8 @@ pub struct Observed {
     pub uid: String,
     /// The scope; `None` in deletion, which follows no reference.
     pub scope: Option<Reference<Target>>,
+    /// Whether the scope's object is there, whatever GARM has of it.
+    pub scope_is_there: bool,
     /// Tag of the Image; `None` in deletion.
     pub image: Option<Reference<String>>,
     /// What the object wants, or what is wrong with it; `None` while a reference is missing.
@@ -84,6 +87,7 @@ impl Observed {
         Self {
             uid: object.uid().unwrap_or_default(),
             scope: None,
+            scope_is_there: false,
             image: None,
             desired: None,
             actual: None,
@@ -105,6 +109,11 @@ impl Observed {
             duplicate_of: None,
             deletion: None,
         }
+    }
+
+    /// How the scope shows in conditions.
+    pub fn scope_shown(&self) -> Shown {
+        if self.scope_is_there { SCOPE } else { NO_SCOPE }
     }
 }
 
@@ -151,6 +160,7 @@ async fn observe_life(
             message: fault.to_string(),
         }
     })?;
+    observed.scope_is_there = is_there(context, &namespace, &object.spec.github_scope_ref);
     let image = image_tag(context, &namespace, &object.spec.image_name);
     // Faults of the spec show even while a reference is missing.
     let tag = image.found().map(String::as_str).unwrap_or_default();

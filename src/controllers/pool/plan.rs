@@ -16,8 +16,8 @@ use crate::domain::pool::adoption::Candidate;
 use crate::domain::runner::{ScaleDown, Standing, expired, is_busy, is_deletable, scale_down};
 use crate::garm::wire::{self, EntityKind, UpdatePool};
 
+use super::IMAGE;
 use super::observe::{Deletion, Observed, invalid};
-use super::{IMAGE, SCOPE};
 
 /// One call to GARM.
 #[derive(Clone, Debug)]
@@ -136,7 +136,8 @@ fn life(observed: &Observed, now: Timestamp) -> Plan<Step> {
     if let Some(verdict) = invalid(observed) {
         return Plan::idle(verdict);
     }
-    let missing = observed.scope.as_ref().and_then(|r| r.awaited(SCOPE));
+    let shown = observed.scope_shown();
+    let missing = observed.scope.as_ref().and_then(|r| r.awaited(shown));
     if let Some(verdict) =
         missing.or_else(|| observed.image.as_ref().and_then(|r| r.awaited(IMAGE)))
     {

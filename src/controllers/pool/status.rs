@@ -6,9 +6,9 @@ use crate::api::condition::{Conditions, Truth, reasons, types};
 use crate::api::meta;
 use crate::api::v1beta1::{Pool, PoolStatus};
 
+use super::IMAGE;
 use super::observe::Observed;
 use super::plan::scaling;
-use super::{IMAGE, SCOPE};
 
 /// Renders the status but for `Ready`.
 pub fn status(object: &Pool, observed: &Observed, conditions: &mut Conditions) -> PoolStatus {
@@ -18,7 +18,7 @@ pub fn status(object: &Pool, observed: &Observed, conditions: &mut Conditions) -
             "{} {} exists in GARM",
             object.spec.github_scope_ref.kind, object.spec.github_scope_ref.name
         );
-        scope.show(conditions, SCOPE, &message);
+        scope.show(conditions, observed.scope_shown(), &message);
     }
     if let Some(image) = &observed.image {
         let message = image

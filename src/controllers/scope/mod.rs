@@ -21,7 +21,7 @@ use crate::domain::scope::Scope;
 use crate::garm::Collection;
 use crate::runtime::hub::Hub;
 
-pub use observe::{Target, full_name, target};
+pub use observe::{Target, full_name, is_there, target};
 
 /// How the Secret shows.
 const SECRET: Shown = Shown {

@@ -285,6 +285,18 @@ pub fn target(
     })
 }
 
+/// Says whether there is an object that a reference names.
+pub fn is_there(context: &Context, namespace: &str, reference: &TypedRef) -> bool {
+    let key = ObjectKey::new(namespace, &reference.name);
+    let hubs = &context.hubs;
+    match kind_referred_to("", reference) {
+        Ok(EntityKind::Repository) => hubs.repositories.valid(&key).is_some(),
+        Ok(EntityKind::Organization) => hubs.organizations.valid(&key).is_some(),
+        Ok(EntityKind::Enterprise) => hubs.enterprises.valid(&key).is_some(),
+        Err(_) => false,
+    }
+}
+
 fn follow<K: ScopeObject>(
     context: &Context,
     key: &ObjectKey,

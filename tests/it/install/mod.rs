@@ -2,7 +2,7 @@
 
 mod audit;
 mod dry;
-mod overlay;
+pub mod overlay;
 mod scenario;
 
 use anyhow::{Result, ensure};

@@ -58,7 +58,8 @@ pub async fn make(world: &World<'_>) -> Result<Fleet> {
     Ok(Fleet { small, special })
 }
 
-fn made(answer: &Value) -> Result<String> {
+/// The id that GARM gave to what was made.
+pub(super) fn made(answer: &Value) -> Result<String> {
     let id = answer["id"].as_str();
     id.map(str::to_owned).context("GARM gave no id")
 }

@@ -4,6 +4,7 @@ mod adoption;
 mod diff;
 mod export;
 mod fleet;
+mod from_go;
 mod tool;
 
 use garm_operator_ground::harness::Suite;
@@ -13,4 +14,5 @@ pub fn register(suite: &mut Suite) {
     export::register(suite);
     adoption::register(suite);
     diff::register(suite);
+    from_go::register(suite);
 }

@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use proptest::prelude::*;
 use secrecy::SecretString;
 
+use super::super::{NO_SCOPE, SCOPE};
 use super::*;
 use crate::api::refs::TypedRef;
 use crate::api::v1beta1::PoolSpec;
@@ -61,6 +62,7 @@ fn living(spec: &PoolSpec) -> Observed {
         id: "r".to_owned(),
         is_terminating: false,
     }));
+    observed.scope_is_there = true;
     observed.image = Some(Reference::Found("tag".to_owned()));
     observed.desired = Some(desired(spec, "tag"));
     observed
@@ -319,6 +321,8 @@ fn a_late_twin_of_a_pool_is_removed_in_life_and_in_death() {
 fn nothing_is_written_while_a_reference_is_missing_or_the_spec_is_wrong() {
     let mut scope = living(&spec());
     scope.scope = Some(Reference::Missing("no scope".to_owned()));
+    let mut absent = scope.clone();
+    absent.scope_is_there = false;
     let mut image = living(&spec());
     image.image = Some(Reference::Missing("no image".to_owned()));
     let wrong = living(&PoolSpec {
@@ -331,6 +335,7 @@ fn nothing_is_written_while_a_reference_is_missing_or_the_spec_is_wrong() {
     }
     for (mut observed, reason) in [
         (scope, SCOPE.missing),
+        (absent, NO_SCOPE.missing),
         (image, IMAGE.missing),
         (dying, SCOPE.missing),
         (wrong, "-"),
