@@ -85,8 +85,9 @@ pub fn blocks(page: &str, sort: &str, below: Option<&str>) -> Vec<String> {
             .unwrap_or_default(),
         None => page,
     };
-    let blocks = page.split(&format!("\n```{sort}\n")).skip(1);
-    blocks
+    let fence = format!("\n```{sort}\n");
+    page.split(&fence)
+        .skip(1)
         .filter_map(|rest| Some(rest.split_once("\n```")?.0.to_owned()))
         .collect()
 }

@@ -321,7 +321,8 @@ fn a_late_twin_of_a_pool_is_removed_in_life_and_in_death() {
 fn nothing_is_written_while_a_reference_is_missing_or_the_spec_is_wrong() {
     let mut scope = living(&spec());
     scope.scope = Some(Reference::Missing("no scope".to_owned()));
-    let mut absent = scope.clone();
+    let mut absent = living(&spec());
+    absent.scope = Some(Reference::Missing("no object".to_owned()));
     absent.scope_is_there = false;
     let mut image = living(&spec());
     image.image = Some(Reference::Missing("no image".to_owned()));
