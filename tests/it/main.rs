@@ -72,6 +72,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // The longest first: the others run beside it.
     rest::register(&mut suite);
+    guide::register(&mut suite);
     certificates::register(&mut suite);
     admission::register(&mut suite);
     at_once::register(&mut suite);
@@ -88,7 +89,6 @@ fn main() -> ExitCode {
     everything::register(&mut suite);
     faults::register(&mut suite);
     fresh::register(&mut suite);
-    guide::register(&mut suite);
     ids::register(&mut suite);
     input::register(&mut suite);
     install::register(&mut suite);

@@ -7,12 +7,13 @@ use anyhow::{Context as _, Result, ensure};
 use garm_operator_ground::Ground;
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Seen, poll_until};
+use garm_operator_ground::proxy::Recorded;
 use garm_operator_ground::servers::GarmVersion;
 use serde_json::{Value, json};
 
 use super::fleet::made;
 use crate::documents::entity;
-use crate::world::{Mark, World, condition, told};
+use crate::world::{Mark, SOON, World, condition, told};
 
 /// Registers the tests of this module.
 pub fn register(suite: &mut Suite) {
@@ -248,7 +249,32 @@ async fn taken(world: &World<'_>) -> Result<()> {
     }
     world.wait_ready("garmserverconfig", "garm").await?;
     world.wait_idle_runners(1).await?;
-    world.wait_calm(Duration::from_secs(2)).await
+    rests(world).await
+}
+
+/// Waits until nothing but the Lease and watches has been asked for for two seconds.
+async fn rests(world: &World<'_>) -> Result<()> {
+    let is_work = |request: &Recorded| {
+        let path = &request.path;
+        !request.query.contains("watch=true") && !path.contains("/leases") && !path.contains("/ws/")
+    };
+    poll_until(SOON, "the operator rests", async || {
+        let (garm, kube) = (
+            world.garm_requests(Mark::START),
+            world.kube_requests(Mark::START),
+        );
+        let last = garm
+            .iter()
+            .chain(&kube)
+            .filter(|request| is_work(request))
+            .max_by_key(|request| request.at);
+        let time = last.map(|request| request.at.elapsed());
+        Ok(Seen::when(time, |time| {
+            time.is_some_and(|time| time > Duration::from_secs(2))
+        })
+        .map(drop))
+    })
+    .await
 }
 
 /// What of each object must stay: uid, generation of the spec, finalizers, id.
