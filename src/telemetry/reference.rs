@@ -133,7 +133,9 @@ fn read(text: &str) -> Vec<Described> {
         }
     }
     let mut all: Vec<Described> = families.into_values().collect();
-    all.iter_mut().for_each(|family| family.labels.sort());
+    for family in &mut all {
+        family.labels.sort();
+    }
     all
 }
 

@@ -26,7 +26,9 @@ pub(super) fn table(kind: &str, part: &str) -> Option<String> {
         _ => &["field", "type", "what it is"],
     };
     if part != "spec" {
-        rows.iter_mut().for_each(|row| drop(row.remove(2)));
+        for row in &mut rows {
+            row.remove(2);
+        }
     }
     let rules = part_schema.x_kubernetes_validations.unwrap_or_default();
     let rules = rules.into_iter().filter_map(|rule| rule.message);
