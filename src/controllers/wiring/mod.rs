@@ -175,6 +175,9 @@ impl Wiring {
             let mut waiting = hubs.runners.by(&index);
             waiting.retain(|runner| meta::is_terminating(&runner.metadata));
             wake(&self.queues.runners, &waiting);
+        }
+        // The store is ahead of its events: one that tells of nothing may be the first to find the Pool gone.
+        if event.trigger || before != ids {
             self.wake_adopters(&event.key, [&before, &ids]);
         }
         let Some(object) = &object else {

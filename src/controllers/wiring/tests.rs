@@ -250,6 +250,14 @@ async fn who_asks_for_a_pool_is_woken_when_it_may_be_free() {
         woken(&wiring.queues.pools).is_empty(),
         "a status is no news"
     );
+    // One that had the pool when it was last seen, and is gone from the store before the event that says so.
+    let ids = PoolIds {
+        own: Some("1".to_owned()),
+        wanted: None,
+    };
+    wiring.pool_ids.note(&key("gone"), &ids);
+    wiring.pool(&event("gone", false, false));
+    assert_eq!(woken(&wiring.queues.pools), ["first", "second"]);
 }
 
 #[tokio::test]
