@@ -26,6 +26,8 @@ pub enum Next {
     Done,
     /// Another pass after this fixed delay; earlier failures are forgotten. Any event about the object comes first.
     After(Duration),
+    /// Another pass soon, as what was known is older than what there is; later each time while nothing is heard of the object.
+    Stale,
     /// Another pass after a growing delay, which only a changed spec cuts short.
     Retry {
         /// Why, as a sentence for the log. It names no secret.
@@ -151,6 +153,7 @@ impl Pass {
         let (verdict, error) = match outcome {
             Ok(Next::Done) => (Verdict::Done, None),
             Ok(Next::After(delay)) => (Verdict::After(delay), None),
+            Ok(Next::Stale) => (Verdict::Stale, None),
             Ok(Next::Retry { error }) => (Verdict::Retry, Some(error)),
             Err(payload) => {
                 controller.panics.inc();
@@ -165,7 +168,7 @@ impl Pass {
         };
         match verdict {
             Verdict::Done => controller.success.inc(),
-            Verdict::After(_) => controller.requeue_after.inc(),
+            Verdict::After(_) | Verdict::Stale => controller.requeue_after.inc(),
             Verdict::Retry => {
                 controller.errors.inc();
                 controller.error.inc()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use garm_operator_ground::harness::Suite;
 use garm_operator_ground::poll::{Patience, Seen, poll_until};
-use garm_operator_ground::proxy::{Frame, Recorded};
+use garm_operator_ground::proxy::{Fault, Frame, Matcher, Recorded};
 use garm_operator_ground::servers::GarmVersion;
 use garm_operator_ground::{GarmOptions, Ground};
 use serde_json::Value;
@@ -16,6 +16,7 @@ use crate::world::{Mark, SOON, World, pool};
 pub fn register(suite: &mut Suite) {
     suite.test_on_each_garm("a_socket_comes_from_nowhere_and_asks_for_all", asking);
     suite.test_on_each_garm("a_socket_that_hangs_is_given_up", hanging);
+    suite.test_on_each_garm("a_dial_that_fails_costs_no_other_request", refused);
     suite.test_on_each_garm("a_socket_that_closes_again_and_again_is_reopened", closing);
 }
 
@@ -100,6 +101,29 @@ async fn asking(ground: &Ground, version: GarmVersion) -> Result<()> {
         openings == [r#"{"send-everything": true}"#; 2],
         "{openings:?}"
     );
+    world.finish(operator).await
+}
+
+async fn refused(ground: &Ground, version: GarmVersion) -> Result<()> {
+    let world = World::with(ground, version, quiet_garm()).await?;
+    // Dials come soon, and lists of everything half a minute apart.
+    let command = world.command().argument("--timings-scale=0.1");
+    let operator = world.start(&command).await?;
+    wait_socket(&world, Mark::START).await?;
+    let proxy = world.garm.proxy();
+    proxy.rule(Matcher::any().path_contains("/ws/events"), Fault::Close);
+    let mark = world.mark();
+    proxy.drop_sockets();
+    world
+        .wait_for("it is dialled four times", || {
+            dials(&world, mark).len() >= 4
+        })
+        .await?;
+    // The end of the socket is a reason to look.
+    let looks = world.garm_count(mark, "GET /controller");
+    ensure!(looks <= 1, "{looks} looks at GARM");
+    let polls = world.garm_count(mark, "GET /instances");
+    ensure!(polls > 0, "instances are not polled");
     world.finish(operator).await
 }
 

@@ -20,9 +20,6 @@ use crate::runtime::meta::{self as write_meta, MetaPatch};
 use crate::runtime::status::Written;
 use crate::runtime::worker::Next;
 
-/// How long the watch gets to catch up when an object turns out to have changed meanwhile.
-const STALE: Duration = Duration::from_millis(100);
-
 /// Stores a new id before anything else is sent to GARM, so that a crash finds it again.
 pub(super) async fn store_identity<C: Controller>(
     controller: &C,
@@ -129,7 +126,7 @@ pub(super) async fn stand<C: Controller>(
 ) -> Next {
     let context = controller.context();
     if *verdict == Verdict::Stale {
-        return Next::After(STALE);
+        return Next::Stale;
     }
     let status = render(controller, &**object, observed, verdict);
     let repeated = same_ready(object.status(), &status);
@@ -274,7 +271,7 @@ pub(super) fn kube_failure<C: Controller>(
         kube::Error::Api(status) if status.code == 404 => Next::Done,
         kube::Error::Api(status) if status.code == 409 => {
             tracing::debug!(%object, kind = C::NAME, what, "object changed meanwhile");
-            Next::After(STALE)
+            Next::Stale
         }
         _ => retry(format!("{what} failed: {}", explain(error))),
     }

@@ -52,7 +52,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
             }
             Err(error) => {
                 tracing::debug!(%error, "the events socket to GARM could not be opened");
-                if error.is_about_garm() {
+                // The polls that stand in for the socket tell soon enough whether GARM is there.
+                let is_lost = matches!(error, Error::Transport(_) | Error::Timeout);
+                let is_polled = shared.settings.poll_instances;
+                if error.is_about_garm() && !(is_lost && is_polled) {
                     shared.client.doubt.notify_one();
                 }
             }

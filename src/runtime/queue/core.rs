@@ -29,8 +29,19 @@ pub(crate) enum Verdict {
     Done,
     /// Come back after this delay, whatever happened before.
     After(Duration),
+    /// What is known is older than what there is: come back soon, and later each time while nothing is heard of the object.
+    Stale,
     /// Failed; come back after a growing delay.
     Retry,
+}
+
+/// First and longest delay after work on what is stale: the watch shows within moments what is newer, or does not work.
+const STALE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+fn stale_delay(attempts: u32) -> Duration {
+    let (first, longest) = STALE;
+    let factor = 2_u32.saturating_pow(attempts.saturating_sub(1));
+    first.saturating_mul(factor).min(longest)
 }
 
 /// What was asked for while the object was being worked on.
@@ -192,7 +203,8 @@ impl Core {
             return None;
         };
         match (verdict, again) {
-            (_, Some(Again::Fresh)) | (Verdict::Done | Verdict::After(_), Some(Again::Now)) => {
+            (_, Some(Again::Fresh))
+            | (Verdict::Done | Verdict::After(_) | Verdict::Stale, Some(Again::Now)) => {
                 self.make_ready(key, 0, now);
                 (verdict == Verdict::Retry).then_some(Duration::ZERO)
             }
@@ -201,13 +213,20 @@ impl Core {
                 None
             }
             (Verdict::Done, None) => None,
-            (Verdict::After(pace), again) => {
+            (Verdict::After(_) | Verdict::Stale, again) => {
+                let (attempts, pace) = match verdict {
+                    Verdict::After(pace) => (0, pace),
+                    _ => {
+                        let attempts = entry.attempts.saturating_add(1);
+                        (attempts, stale_delay(attempts))
+                    }
+                };
                 let due = now + pace;
                 let due = match again {
                     Some(Again::At(at)) => due.min(at),
                     _ => due,
                 };
-                self.wait(key, 0, due, false);
+                self.wait(key, attempts, due, false);
                 None
             }
             (Verdict::Retry, _) => {

@@ -114,6 +114,38 @@ fn counts_failures_in_a_row_and_forgets_them_after_success() {
 }
 
 #[test]
+fn stale_work_comes_back_later_each_time_until_something_is_heard() {
+    let mut bench = Bench::new();
+    bench.add("a");
+    let mut delays = Vec::new();
+    for _ in 0..12 {
+        assert_eq!(bench.pop().as_deref(), Some("a"));
+        bench.finish("a", Verdict::Stale);
+        let due = bench.core.next_due().unwrap();
+        delays.push(due - bench.now);
+        bench.now = due;
+    }
+    let tenth = SECOND / 10;
+    assert_eq!(delays[..4], [tenth, tenth * 2, tenth * 4, tenth * 8]);
+    assert_eq!(delays[9..], [SECOND * 30; 3]);
+    bench.pop();
+    bench.finish("a", Verdict::Stale);
+    bench.add("a");
+    assert_eq!(bench.pop().as_deref(), Some("a"), "news comes first");
+    bench.finish("a", Verdict::Stale);
+    assert_eq!(bench.core.next_due(), Some(bench.now + tenth));
+    bench.pass(tenth);
+    bench.pop();
+    bench.add("a");
+    bench.finish("a", Verdict::Stale);
+    assert_eq!(
+        bench.pop().as_deref(),
+        Some("a"),
+        "also while it was worked on"
+    );
+}
+
+#[test]
 fn a_failure_during_which_something_was_added_still_backs_off() {
     let mut bench = Bench::new();
     bench.add("a");
@@ -216,6 +248,7 @@ enum Op {
     Pop,
     Done,
     After(u8),
+    Stale,
     Retry,
     Release,
     Pass(u8),
@@ -229,6 +262,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => Just(Op::Pop),
         2 => Just(Op::Done),
         1 => (0..30_u8).prop_map(Op::After),
+        1 => Just(Op::Stale),
         2 => Just(Op::Retry),
         1 => Just(Op::Release),
         2 => (1..40_u8).prop_map(Op::Pass),
@@ -259,6 +293,7 @@ proptest! {
                     bench.finish(&name, Verdict::After(seconds(d)));
                     owed.insert(name);
                 },
+                Op::Stale => if let Some(name) = running.pop() { bench.finish(&name, Verdict::Stale); owed.insert(name); },
                 Op::Retry => if let Some(name) = running.pop() { bench.finish(&name, Verdict::Retry); owed.insert(name); },
                 Op::Release => if let Some(name) = running.pop() { bench.core.release(&key(&name), bench.now); owed.insert(name); },
                 Op::Pass(n) => bench.pass(seconds(n)),
