@@ -214,12 +214,11 @@ impl Core {
             }
             (Verdict::Done, None) => None,
             (Verdict::After(_) | Verdict::Stale, again) => {
-                let (attempts, pace) = match verdict {
-                    Verdict::After(pace) => (0, pace),
-                    _ => {
-                        let attempts = entry.attempts.saturating_add(1);
-                        (attempts, stale_delay(attempts))
-                    }
+                let (attempts, pace) = if let Verdict::After(pace) = verdict {
+                    (0, pace)
+                } else {
+                    let attempts = entry.attempts.saturating_add(1);
+                    (attempts, stale_delay(attempts))
                 };
                 let due = now + pace;
                 let due = match again {
