@@ -18,6 +18,7 @@ mod conversion;
 mod crash;
 mod defaults;
 mod deletion;
+mod departed;
 mod duplicates;
 mod endpoints;
 mod entities;
@@ -123,6 +124,7 @@ fn main() -> ExitCode {
     statuses::register(&mut suite);
     undecodable::register(&mut suite);
     vanished::register(&mut suite);
+    departed::register(&mut suite);
     webhook::register(&mut suite);
     suite.run()
 }

@@ -23,9 +23,8 @@ pub async fn execute(
             Ok(made) => {
                 observed.pushed = desired.memory(&observed.hasher, &observed.uid, &made);
                 observed.actual = Some(Arc::new(made));
-                Ok(Effect::pushed(
+                Ok(Effect::made(
                     observed.pushed.clone(),
-                    event::INFO,
                     "credentials were made in GARM",
                 ))
             }

@@ -5,6 +5,7 @@
 //! its own apply is empty" is checked at every pass, not only in tests.
 
 pub mod change;
+mod departed;
 mod kind;
 mod plan;
 mod writes;
@@ -17,11 +18,12 @@ use kube::core::object::HasStatus;
 use kube::runtime::events::EventType;
 
 pub use change::Change;
+use departed::{departed, is_gone, take_back};
 pub use kind::{Conditioned, Controller, Object};
 pub use plan::{Effect, Plan, Verdict};
 use writes::{
-    Memory, ensure_finalizer, release, remember, stand, start, store_identity, was_deleting,
-    write_status,
+    Memory, ensure_finalizer, release, remember, render, stand, start, store_identity,
+    was_deleting, write_status,
 };
 
 use crate::api::condition::{Truth, reasons, types};
@@ -149,7 +151,8 @@ async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
             "removing it from GARM",
         );
     }
-    match bring(controller, object).await {
+    let mut made = None;
+    let next = match bring(controller, object, &mut made).await {
         Err(next) => next,
         Ok(Brought { object, plan, .. }) if plan.release => release(controller, &object).await,
         Ok(Brought {
@@ -160,22 +163,36 @@ async fn work<C: Controller>(controller: &C, object: Arc<C::Object>) -> Next {
             let (verdict, wake) = (&plan.verdict, plan.wake);
             stand(controller, &object, observed.as_ref(), verdict, wake).await
         }
+    };
+    if let Some(departed) = made
+        && !matches!(next, Next::After(_))
+        && is_gone(controller, &departed).await
+    {
+        take_back(controller, &departed).await;
     }
+    next
 }
 
 /// Observes, plans and applies; once more from the start where GARM's database was locked, since only a new look tells what came of the call.
-async fn bring<C: Controller>(controller: &C, object: Arc<C::Object>) -> Result<Brought<C>, Next> {
-    let brought = try_to_bring(controller, object).await?;
+///
+/// `made` becomes the object with what was made for it, as [`departed`] has it.
+async fn bring<C: Controller>(
+    controller: &C,
+    object: Arc<C::Object>,
+    made: &mut Option<C::Object>,
+) -> Result<Brought<C>, Next> {
+    let brought = try_to_bring(controller, object, made).await?;
     if !matches!(brought.plan.verdict, Verdict::Locked { .. }) {
         return Ok(brought);
     }
     tokio::time::sleep(controller.context().timings.garm.pause()).await;
-    try_to_bring(controller, brought.object).await
+    try_to_bring(controller, brought.object, made).await
 }
 
 async fn try_to_bring<C: Controller>(
     controller: &C,
     object: Arc<C::Object>,
+    made: &mut Option<C::Object>,
 ) -> Result<Brought<C>, Next> {
     let mut observed = match controller.observe(&object).await {
         Ok(observed) => observed,
@@ -187,7 +204,7 @@ async fn try_to_bring<C: Controller>(
             });
         }
     };
-    let (object, plan) = apply(controller, object, &mut observed).await?;
+    let (object, plan) = apply(controller, object, &mut observed, made).await?;
     Ok(Brought {
         object,
         observed: Some(observed),
@@ -241,6 +258,7 @@ async fn apply<C: Controller>(
     controller: &C,
     mut object: Arc<C::Object>,
     observed: &mut C::Observed,
+    made: &mut Option<C::Object>,
 ) -> Result<(Arc<C::Object>, Plan<C::Step>), Next> {
     let context = controller.context();
     let mut memory = Memory::default();
@@ -269,6 +287,9 @@ async fn apply<C: Controller>(
                             .status
                             .forget(object.meta().uid.as_deref().unwrap_or_default());
                         return Err(Next::Done);
+                    }
+                    if effect.made {
+                        *made = Some(departed(controller, &*object, observed));
                     }
                     memory.stamped |= effect.stamped || effect.pushed.is_some();
                     memory.pushed = effect.pushed.or(memory.pushed);

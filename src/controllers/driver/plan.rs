@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::api::condition::{Truth, reasons};
+use crate::api::event;
 use crate::domain::pushed::Pushed;
 use crate::garm;
 
@@ -137,6 +138,10 @@ impl<S> Plan<S> {
 }
 
 /// What one step did, beyond changing what is observed.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts that have nothing to do with each other"
+)]
 #[derive(Clone, Debug, Default)]
 pub struct Effect {
     /// A POST or PUT was answered with success: what to remember of it.
@@ -147,6 +152,8 @@ pub struct Effect {
     pub annotations: Vec<(&'static str, Option<String>)>,
     /// The id in GARM changed and has to be stored before anything else is done.
     pub identity: bool,
+    /// Something was made in GARM that nobody asks for if the object is gone by now.
+    pub made: bool,
     /// The object itself is gone: nothing more is to be written.
     pub gone: bool,
     /// Normal event to publish: reason and note.
@@ -159,6 +166,14 @@ impl Effect {
         Self {
             event: Some((reason, note.into())),
             ..Self::default()
+        }
+    }
+
+    /// An effect of a successful POST that made what the object stands for.
+    pub fn made(memory: Pushed, note: impl Into<String>) -> Self {
+        Self {
+            made: true,
+            ..Self::pushed(memory, event::INFO, note)
         }
     }
 

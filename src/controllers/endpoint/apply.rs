@@ -23,11 +23,7 @@ pub async fn execute(
         Step::Create(desired) => match context.garm.create_endpoint(&desired.create()).await {
             Ok(made) => {
                 observed.actual = Some(Arc::new(made));
-                Ok(Effect::pushed(
-                    Pushed::default(),
-                    event::INFO,
-                    "endpoint was made in GARM",
-                ))
+                Ok(Effect::made(Pushed::default(), "endpoint was made in GARM"))
             }
             Err(garm::Error::Conflict { .. }) => {
                 // Somebody made it meanwhile: the next round compares. Nothing was pushed.

@@ -212,7 +212,7 @@ fn identified(
     observed.actual = Some(Arc::new(complete(made, desired)));
     Effect {
         identity: true,
-        ..Effect::pushed(observed.pushed.clone(), event::INFO, note)
+        ..Effect::made(observed.pushed.clone(), note)
     }
 }
 

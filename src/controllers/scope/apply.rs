@@ -110,9 +110,8 @@ async fn create(
                     .map(|_| (meta::WEBHOOK_ID, None))
                     .into_iter()
                     .collect(),
-                ..Effect::pushed(
+                ..Effect::made(
                     observed.pushed.clone(),
-                    event::INFO,
                     format!("{} was made in GARM", kind.word()),
                 )
             })
