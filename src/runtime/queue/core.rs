@@ -99,7 +99,8 @@ impl Core {
                     }
                     return;
                 }
-                Place::Waiting { .. } => entry.attempts,
+                // What was stale is heard of.
+                Place::Waiting { .. } => 0,
             },
         };
         self.make_ready(key, attempts, now);
