@@ -92,7 +92,10 @@ impl fmt::Debug for Fault {
 
 /// Lets held answers go; clones release together.
 #[derive(Clone, Debug, Default)]
-pub struct Release(CancellationToken);
+pub struct Release {
+    gate: CancellationToken,
+    holding: CancellationToken,
+}
 
 impl Release {
     /// A new, closed gate.
@@ -102,11 +105,17 @@ impl Release {
 
     /// Lets everything that is held go on, and all that comes later through.
     pub fn release(&self) {
-        self.0.cancel();
+        self.gate.cancel();
+    }
+
+    /// Waits until the first answer is held: the server has carried that request out.
+    pub async fn holding(&self) {
+        self.holding.cancelled().await;
     }
 
     pub(super) async fn released(&self) {
-        self.0.cancelled().await;
+        self.holding.cancel();
+        self.gate.cancelled().await;
     }
 }
 
