@@ -30,7 +30,7 @@ const IN_GARM: [(&str, &str, &str); 7] = [
     ("GitHubCredential", "swept", "/github/credentials"),
     ("Repository", "swept", "/repositories"),
     ("Organization", "swept", "/organizations"),
-    ("Enterprise", "swept", "/enterprises"),
+    ("Enterprise", "swept-too", "/enterprises"),
     ("Pool", "of-repository", "/pools"),
     ("Pool", "of-organization", "/pools"),
 ];
@@ -266,7 +266,8 @@ fn ensure_no_secret(stage: &Stage<'_>, what: &str, text: &str) -> Result<()> {
 fn documents(stage: &Stage<'_>, changed: bool) -> Vec<Value> {
     let (github, garm) = (stage.garm.github().url(), stage.garm.direct_url());
     let pick = |first: &str, second: &str| if changed { second } else { first }.to_owned();
-    let entity = |kind: &str, owner: Value| {
+    // GARM gives an organization and an enterprise of one name on one endpoint a single place for their pool managers: the second has none.
+    let entity = |kind: &str, name: &str, owner: Value| {
         let mut spec = json!({
             "credentialsRef": reference("GitHubCredential", "swept"),
             "webhookSecretRef": {"name": "webhook", "key": "secret"},
@@ -275,7 +276,7 @@ fn documents(stage: &Stage<'_>, changed: bool) -> Vec<Value> {
         if !owner.is_null() {
             spec["owner"] = owner;
         }
-        object(kind, "swept", &spec)
+        object(kind, name, &spec)
     };
     let pool = |name: &str, scope: Value| {
         object(
@@ -312,9 +313,9 @@ fn documents(stage: &Stage<'_>, changed: bool) -> Vec<Value> {
                 "endpointRef": reference("GitHubEndpoint", "swept"), "secretRef": {"name": "token", "key": "token"},
             }),
         ),
-        entity("Repository", "acme".into()),
-        entity("Organization", Value::Null),
-        entity("Enterprise", Value::Null),
+        entity("Repository", "swept", "acme".into()),
+        entity("Organization", "swept", Value::Null),
+        entity("Enterprise", "swept-too", Value::Null),
         object(
             "Image",
             "swept",
