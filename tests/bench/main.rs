@@ -30,16 +30,13 @@ mod start;
 mod synthetic;
 mod wipe;
 
-use std::{
-    path::{Path, PathBuf},
-    process::{Command, ExitCode},
-};
+use std::{path::Path, process::ExitCode};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Parser as _;
 use futures::{FutureExt as _, future::LocalBoxFuture};
 use garm_operator_ground::{
-    Ground,
+    Ground, build_operator,
     servers::{GarmVersion, Server},
 };
 use tokio::runtime::Runtime;
@@ -165,7 +162,7 @@ async fn measure(mut options: Options) -> Result<()> {
     }
     let chosen = choose(&options.scenarios)?;
     if options.settings.operator.is_none() {
-        options.settings.operator = Some(build()?);
+        options.settings.operator = Some(build_operator(Path::new(env!("CARGO_MANIFEST_DIR")))?);
     }
     let kubernetes = [
         Server::Etcd,
@@ -182,28 +179,6 @@ async fn measure(mut options: Options) -> Result<()> {
     };
     ground.shutdown().await?;
     result
-}
-
-/// Builds the operator as this executable was built: a process that holds the benchmark as well would be larger.
-fn build() -> Result<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut command = Command::new(env!("CARGO"));
-    command
-        .args(["build", "--quiet", "--locked", "--bin", "garm-operator"])
-        .arg("--manifest-path")
-        .arg(folder.join("Cargo.toml"));
-    if !cfg!(debug_assertions) {
-        command.arg("--release");
-    }
-    let status = command.status().context("run cargo")?;
-    ensure!(
-        status.success(),
-        "the operator could not be built: {status}; --operator names another"
-    );
-    let ourselves = std::env::current_exe().context("find this executable")?;
-    // This one is an example, in a folder of its own beside the programs.
-    let beside = ourselves.parent().and_then(Path::parent);
-    Ok(beside.context("no folder")?.join("garm-operator"))
 }
 
 fn choose(names: &[String]) -> Result<Vec<&'static Scenario>> {

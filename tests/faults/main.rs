@@ -13,14 +13,14 @@ mod stage;
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::ExitCode,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use garm_operator::generate::crds;
 use garm_operator_ground::{
-    Ground,
+    Ground, build_operator,
     servers::{GarmVersion, Server},
 };
 use tokio::runtime::Runtime;
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
 async fn play(mut options: Options) -> Result<()> {
     let operator = match options.operator.take() {
         Some(operator) => operator,
-        None => build()?,
+        None => build_operator(Path::new(env!("CARGO_MANIFEST_DIR")))?,
     };
     let kubernetes = [
         Server::Etcd,
@@ -90,28 +90,6 @@ async fn play(mut options: Options) -> Result<()> {
     };
     ground.shutdown().await?;
     result
-}
-
-/// Builds the operator as this executable was built.
-fn build() -> Result<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut command = Command::new(env!("CARGO"));
-    command
-        .args(["build", "--quiet", "--locked", "--bin", "garm-operator"])
-        .arg("--manifest-path")
-        .arg(folder.join("Cargo.toml"));
-    if !cfg!(debug_assertions) {
-        command.arg("--release");
-    }
-    let status = command.status().context("run cargo")?;
-    ensure!(
-        status.success(),
-        "the operator could not be built: {status}; --operator names another"
-    );
-    let ourselves = std::env::current_exe().context("find this executable")?;
-    // This one is an example, in a folder of its own beside the programs.
-    let beside = ourselves.parent().and_then(Path::parent);
-    Ok(beside.context("no folder")?.join("garm-operator"))
 }
 
 /// Works through all points in some lanes, and tells the counts.

@@ -1,5 +1,6 @@
 //! Real servers, fakes and proxies that garm-operator is tested on.
 
+mod build;
 mod certificates;
 mod control_plane;
 mod crds;
@@ -20,6 +21,7 @@ pub mod servers;
 mod service;
 mod webhooks;
 
+pub use build::build_operator;
 pub use certificates::{Authority, Certificates};
 pub use control_plane::ControlPlane;
 pub use crds::ConversionEndpoint;
