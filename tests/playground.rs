@@ -1,11 +1,7 @@
 //! A playground: a real control plane and a real GARM with fakes around it, the operator between them, and some objects.
 //!
 //! `cargo run --example playground` stays up for you to try things; `-- --once` shows that all becomes ready, cleans up and ends.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "it is there to show something"
-)]
+#![expect(clippy::print_stdout, reason = "it is there to show something")]
 
 use std::{
     process::ExitCode,
@@ -25,7 +21,7 @@ use garm_operator_ground::{
     webhooks_at,
 };
 use serde_json::Value;
-use tokio::{runtime::Runtime, sync::mpsc};
+use tokio::sync::mpsc;
 
 /// Makes another process of this executable the operator: an example has no other program at hand.
 const OPERATOR: &str = "GARM_OPERATOR_PLAYGROUND";
@@ -66,48 +62,23 @@ struct Options {
 
 fn main() -> ExitCode {
     garm_operator_ground::entry();
-    let result = if std::env::var_os(OPERATOR).is_some() {
+    if std::env::var_os(OPERATOR).is_some() {
         match cli::parse(std::env::args_os(), std::env::vars_os()) {
-            Task::Exit(code) => return code,
-            Task::Run(config) => on_runtime(garm_operator::run::run(*config)),
+            Task::Exit(code) => code,
+            Task::Run(config) => garm_operator_ground::run(garm_operator::run::run(*config)),
         }
     } else {
-        on_runtime(play(Options::parse()))
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+        garm_operator_ground::run(play(Options::parse()))
     }
-}
-
-fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
-    Runtime::new().context("start a runtime")?.block_on(work)
 }
 
 /// Brings everything up and ends it, whatever happens in between.
 async fn play(options: Options) -> Result<()> {
     let started = Instant::now();
-    let kubernetes = [
-        Server::Etcd,
-        Server::KubeApiserver,
-        Server::KubeControllerManager,
-        Server::Kubectl,
-    ];
-    let ground =
-        Ground::start_only(&[&kubernetes[..], &[Server::Garm(options.garm)]].concat()).await?;
-    let interrupted = tokio::signal::ctrl_c();
-    let result = tokio::select! {
-        result = scene(&ground, &options, started) => result,
-        _ = interrupted => {
-            println!("\nending");
-            Ok(())
-        }
-    };
-    ground.shutdown().await?;
-    result
+    let played = Ground::play(options.garm, async |ground| {
+        scene(ground, &options, started).await
+    });
+    played.await.map(drop)
 }
 
 async fn scene(ground: &Ground, options: &Options, started: Instant) -> Result<()> {

@@ -6,13 +6,13 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use garm_operator_ground::{Ground, Operator, proxy::Recorded};
+use garm_operator_ground::{Ground, Operator, documents::is_ready, proxy::Recorded};
 use serde_json::Value;
 
 use crate::{
     figures::{Figure, Goal, count},
     is_old,
-    objects::{is_ready, pool},
+    objects::pool,
     options::Settings,
     process,
     reference::{Before, replay},

@@ -35,11 +35,7 @@ use std::{path::Path, process::ExitCode};
 use anyhow::{Context, Result};
 use clap::Parser as _;
 use futures::{FutureExt as _, future::LocalBoxFuture};
-use garm_operator_ground::{
-    Ground, build_operator,
-    servers::{GarmVersion, Server},
-};
-use tokio::runtime::Runtime;
+use garm_operator_ground::{Ground, build_operator, servers::GarmVersion};
 
 use figures::{Figure, Sheet};
 use options::{Options, Settings};
@@ -139,16 +135,7 @@ const SCENARIOS: &[Scenario] = &[
 
 fn main() -> ExitCode {
     garm_operator_ground::entry();
-    let result = Runtime::new()
-        .context("start a runtime")
-        .and_then(|runtime| runtime.block_on(measure(Options::parse())));
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    garm_operator_ground::run(measure(Options::parse()))
 }
 
 /// Runs what was asked for, and ends the servers whatever happens.
@@ -164,21 +151,10 @@ async fn measure(mut options: Options) -> Result<()> {
     if options.settings.operator.is_none() {
         options.settings.operator = Some(build_operator(Path::new(env!("CARGO_MANIFEST_DIR")))?);
     }
-    let kubernetes = [
-        Server::Etcd,
-        Server::KubeApiserver,
-        Server::KubeControllerManager,
-        Server::Kubectl,
-    ];
-    let garm = Server::Garm(options.settings.garm);
-    let ground = Ground::start_only(&[&kubernetes[..], &[garm]].concat()).await?;
-    let interrupted = tokio::signal::ctrl_c();
-    let result = tokio::select! {
-        result = run_all(&ground, &options, &chosen) => result,
-        _ = interrupted => Ok(()),
-    };
-    ground.shutdown().await?;
-    result
+    let measured = Ground::play(options.settings.garm, async |ground| {
+        run_all(ground, &options, &chosen).await
+    });
+    measured.await.map(drop)
 }
 
 fn choose(names: &[String]) -> Result<Vec<&'static Scenario>> {

@@ -1,9 +1,7 @@
 //! What is created to be measured.
 
+use garm_operator_ground::documents::{object, reference, secret};
 use serde_json::{Value, json};
-
-const GROUP: &str = "garm-operator.mercedes-benz.com";
-const VERSION: &str = "garm-operator.mercedes-benz.com/v1beta1";
 
 /// The token of the credentials; the fake GitHub believes any.
 pub const TOKEN: &str = "ghp_bench-token";
@@ -65,23 +63,4 @@ pub fn pool(number: usize, repositories: usize, idle: usize) -> Value {
         "extraSpecs": json!({"disk": 40}).to_string(),
     });
     object("Pool", &name, &spec)
-}
-
-fn reference(kind: &str, name: &str) -> Value {
-    json!({"apiGroup": GROUP, "kind": kind, "name": name})
-}
-
-fn object(kind: &str, name: &str, spec: &Value) -> Value {
-    json!({"apiVersion": VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec})
-}
-
-fn secret(name: &str, data: &Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data})
-}
-
-/// Whether an object says that it is Ready.
-pub fn is_ready(object: &Value) -> bool {
-    let conditions = object["status"]["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }

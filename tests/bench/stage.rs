@@ -13,6 +13,7 @@ use garm_operator::api::v1beta1::{
 use garm_operator::generate::crds;
 use garm_operator_ground::{
     ControlPlane, Garm, GarmOptions, Ground, Operator, OperatorCommand,
+    documents::is_ready,
     poll::Patience,
     proxy::{Proxy, Recorded},
 };
@@ -175,7 +176,7 @@ impl<'a> Stage<'a> {
         let patience = Patience::new(LIMIT, "all repositories are Ready");
         loop {
             let all = self.list(&self.namespace, "Repository").await?;
-            let ready = all.iter().filter(|object| objects::is_ready(object));
+            let ready = all.iter().filter(|object| is_ready(object));
             let ready = ready.count();
             if ready == repositories {
                 return self.calm(Duration::from_secs(2)).await.map(drop);
@@ -246,7 +247,7 @@ impl<'a> Stage<'a> {
                 new.cloned().collect::<Vec<Recorded>>()
             });
             for write in new {
-                if objects::is_ready(&write.json())
+                if is_ready(&write.json())
                     && let Some(answered) = write.answered_at
                 {
                     ready.insert(write.path, answered);

@@ -6,12 +6,12 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use garm_operator_ground::{Ground, Setup, poll::Patience, proxy::Recorded};
+use garm_operator_ground::{Ground, Setup, documents::is_ready, poll::Patience, proxy::Recorded};
 use serde_json::Value;
 
 use crate::{
     figures::{Figure, Goal, count},
-    objects::{is_ready, pool},
+    objects::pool,
     options::Settings,
     reference::{Before, replay},
     replay::Script,

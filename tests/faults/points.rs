@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    num::NonZeroUsize,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -13,7 +14,7 @@ use crate::cycle::Done;
 
 /// Whom a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Place {
+pub enum Target {
     /// GARM.
     Garm,
     /// The Kubernetes API server.
@@ -32,7 +33,7 @@ pub enum Moment {
 /// One point to be killed at: before or after the n-th request to a server, counted from 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    pub place: Place,
+    pub target: Target,
     pub moment: Moment,
     pub number: usize,
 }
@@ -40,11 +41,11 @@ pub struct Point {
 impl fmt::Display for Point {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            place,
+            target,
             moment,
             number,
         } = self;
-        write!(formatter, "{moment:?} request {number} to {place:?}")
+        write!(formatter, "{moment:?} request {number} to {target:?}")
     }
 }
 
@@ -52,28 +53,30 @@ impl fmt::Display for Point {
 #[derive(Debug)]
 pub struct Points {
     to: Option<usize>,
-    step: usize,
+    step: NonZeroUsize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// The next number of each series; a series ends at the first number that no life reaches.
-    next: BTreeMap<(Place, Moment), usize>,
-    kills: BTreeMap<(Place, Moment), usize>,
+    next: BTreeMap<(Target, Moment), usize>,
+    kills: BTreeMap<(Target, Moment), usize>,
     operations: usize,
     checks: usize,
     violations: Vec<String>,
 }
 
 impl Points {
-    pub fn new(only: Option<Place>, from: usize, to: Option<usize>, step: usize) -> Self {
-        let places = [Place::Garm, Place::Kubernetes];
-        let wanted = places
+    pub fn new(only: Option<Target>, from: usize, to: Option<usize>, step: NonZeroUsize) -> Self {
+        let targets = [Target::Garm, Target::Kubernetes];
+        let wanted = targets
             .into_iter()
-            .filter(|place| only.is_none_or(|only| only == *place));
+            .filter(|target| only.is_none_or(|only| only == *target));
         let next = wanted
-            .flat_map(|place| [Moment::Before, Moment::After].map(|moment| ((place, moment), from)))
+            .flat_map(|target| {
+                [Moment::Before, Moment::After].map(|moment| ((target, moment), from))
+            })
             .collect();
         Self {
             to,
@@ -88,14 +91,14 @@ impl Points {
     /// The next point, if there is one.
     pub fn next(&self) -> Option<Point> {
         let mut state = self.state();
-        let (&(place, moment), next) = state
+        let (&(target, moment), next) = state
             .next
             .iter_mut()
             .find(|(_, next)| self.to.is_none_or(|to| **next < to))?;
         let number = *next;
-        *next += self.step;
+        *next += self.step.get();
         Some(Point {
-            place,
+            target,
             moment,
             number,
         })
@@ -103,7 +106,7 @@ impl Points {
 
     /// Notes what came of a point.
     pub fn done(&self, point: Point, result: Result<Done>) {
-        let series = (point.place, point.moment);
+        let series = (point.target, point.moment);
         let mut state = self.state();
         match result {
             Ok(done) => {
@@ -136,8 +139,8 @@ impl Points {
         let mut lines: Vec<String> = state
             .kills
             .iter()
-            .map(|((place, moment), count)| {
-                format!("killed {moment:?} a request to {place:?}: {count}")
+            .map(|((target, moment), count)| {
+                format!("killed {moment:?} a request to {target:?}: {count}")
             })
             .collect();
         lines.push(format!("operations done: {}", state.operations));

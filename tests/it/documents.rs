@@ -22,14 +22,7 @@ pub fn everything(github: &str) -> Vec<String> {
 
 /// A condition of an object, or null.
 pub fn condition(object: &Value, type_: &str) -> Value {
-    let conditions = object["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    conditions
-        .into_iter()
-        .find(|c| c["type"] == type_)
-        .unwrap_or_default()
+    garm_operator_ground::documents::condition(object, type_).clone()
 }
 
 /// The message of a condition, empty without one.

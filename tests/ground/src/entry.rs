@@ -1,6 +1,12 @@
 //! What every executable that starts a ground does first.
 
-use std::{io::stdin, process::exit};
+use std::{
+    io::stdin,
+    process::{ExitCode, exit},
+};
+
+use anyhow::{Context, Result};
+use tokio::runtime::Runtime;
 
 use crate::{guard, provider};
 
@@ -18,4 +24,21 @@ pub fn entry() {
     }
     // Both HTTP clients in here take the process's default; somebody may have set the same one before.
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Does the work of an executable on a runtime of its own, and tells on standard error why it failed.
+pub fn run(work: impl Future<Output = Result<()>>) -> ExitCode {
+    let result = Runtime::new()
+        .context("start a runtime")
+        .and_then(|runtime| runtime.block_on(work));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            #[expect(clippy::print_stderr, reason = "whoever started it is to read it")]
+            {
+                eprintln!("error: {error:#}");
+            }
+            ExitCode::FAILURE
+        }
+    }
 }

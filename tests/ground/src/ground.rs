@@ -50,6 +50,31 @@ impl Ground {
         })
     }
 
+    /// Does some work with a control plane and one version of GARM, until it is done or Ctrl-C is pressed, which answers `None`. Ends
+    /// the servers whatever happens.
+    pub async fn play<T>(
+        version: GarmVersion,
+        work: impl AsyncFnOnce(&Self) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let wanted = [
+            Server::Etcd,
+            Server::KubeApiserver,
+            Server::KubeControllerManager,
+            Server::Kubectl,
+            Server::Garm(version),
+        ];
+        let ground = Self::start_only(&wanted).await?;
+        let result = tokio::select! {
+            result = work(&ground) => result.map(Some),
+            _ = tokio::signal::ctrl_c() => {
+                crate::progress("ending");
+                Ok(None)
+            }
+        };
+        ground.shutdown().await?;
+        result
+    }
+
     /// The control plane; started when first asked for.
     pub async fn control_plane(&self) -> Result<&ControlPlane> {
         let start = async || ControlPlane::start(&self.servers, &self.guard, &self.directory).await;

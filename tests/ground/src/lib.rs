@@ -4,6 +4,7 @@ mod build;
 mod certificates;
 mod control_plane;
 mod crds;
+pub mod documents;
 mod entry;
 pub mod garm;
 mod github;
@@ -25,7 +26,7 @@ pub use build::build_operator;
 pub use certificates::{Authority, Certificates};
 pub use control_plane::ControlPlane;
 pub use crds::ConversionEndpoint;
-pub use entry::entry;
+pub use entry::{entry, run};
 pub use garm::{Garm, GarmOptions, Job, Owner, Setup};
 pub use github::{FakeGithub, GithubRunner};
 pub use ground::Ground;
@@ -39,4 +40,13 @@ pub use webhooks::webhooks_at;
 /// Eight random lower-case hexadecimal characters, to tell names of one run from another's.
 pub(crate) fn random_word() -> String {
     uuid::Uuid::new_v4().simple().to_string()[..8].to_owned()
+}
+
+/// Tells whoever waits at the terminal what is going on.
+#[expect(
+    clippy::print_stderr,
+    reason = "people wait for minutes, and tests have no log"
+)]
+pub(crate) fn progress(text: &str) {
+    eprintln!("ground: {text}");
 }

@@ -77,7 +77,7 @@ impl<'a> Builder<'a> {
         let path = self.directory.join("lock");
         let file = File::create(&path).with_context(|| format!("create {}", path.display()))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            progress("waiting for another process that builds the servers");
+            crate::progress("waiting for another process that builds the servers");
             flock(&file, FlockOperation::LockExclusive)
                 .with_context(|| format!("lock {}", path.display()))?;
         }
@@ -86,7 +86,7 @@ impl<'a> Builder<'a> {
 
     fn build_one(&self, server: Server, toolchain: &Toolchain) -> Result<()> {
         let name = server.file_name();
-        progress(&format!(
+        crate::progress(&format!(
             "building {name} (the first time {} on two cores)",
             server.cold_build()
         ));
@@ -130,7 +130,7 @@ impl<'a> Builder<'a> {
             .with_context(|| format!("put {name} in its place"))?;
         fs::write(&stamp, fingerprint(server)?)
             .with_context(|| format!("write {}", stamp.display()))?;
-        progress(&format!(
+        crate::progress(&format!(
             "built {name} in {} s",
             started.elapsed().as_secs()
         ));
@@ -175,7 +175,7 @@ fn run_with_progress(
         }
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
-            progress(&format!(
+            crate::progress(&format!(
                 "still building {name}, {} s",
                 started.elapsed().as_secs()
             ));
@@ -201,14 +201,6 @@ fn fingerprint(server: Server) -> Result<String> {
     hash.update(server.package());
     hash.update(server.linker_flags());
     Ok(format!("{:x}", hash.finalize()))
-}
-
-#[expect(
-    clippy::print_stderr,
-    reason = "people wait for minutes here, and tests have no log"
-)]
-fn progress(text: &str) {
-    eprintln!("ground: {text}");
 }
 
 #[cfg(test)]
